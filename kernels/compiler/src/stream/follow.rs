@@ -86,7 +86,7 @@ impl Known {
                 Reference::Slot(slot) => slots[slot as usize] = id,
                 // In the order of results, but for those that were there before.
                 Reference::Made { operation, result } => {
-                    made[operation as usize].push((result, id))
+                    made[operation as usize].push((result, id));
                 }
             }
         }
