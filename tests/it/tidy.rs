@@ -18,8 +18,8 @@ const MAX_COMMENT_WIDTH: usize = 100;
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 78900),
     ("kernels/program/src", 4000),
-    ("kernels/compiler/src", 26200),
-    ("kernels/workloads/src", 17400),
+    ("kernels/compiler/src", 30000),
+    ("kernels/workloads/src", 17700),
     ("cache/src", 6200),
     ("tests/it", 18300),
 ];

@@ -2,7 +2,8 @@
 //!
 //! [`graph`] has the operations, their gradients and their values in f64; [`fuse`] turns a graph
 //! into a plan of kernels and a plan into a [`sweeper_program::Program`]; [`nest`] is one fused
-//! kernel as loops, without sizes or threads; [`codegen`] writes nests as C and CUDA.
+//! kernel as loops, without sizes or threads; [`codegen`] writes nests as C and CUDA. [`stream`]
+//! finds loops, as graphs, in operations that come one by one.
 //!
 //! No code here knows a workload: only the author of a graph knows its purpose.
 

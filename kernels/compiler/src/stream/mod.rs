@@ -147,7 +147,8 @@ pub enum Answer {
     Boundary(PathId),
     /// Keeps it for later.
     Hold,
-    /// Runs the path's program in place of all that is held, and of this operation.
+    /// Runs the path's program in place of all that is held, and of this operation. Of the values
+    /// that they would have made, those of [`Path::results`] alone are there afterwards.
     Replace(PathId),
     /// Runs all that is held, in order, and then this operation: they are no iteration.
     Flush {
@@ -252,7 +253,7 @@ impl Stream {
             definitions: Definitions::new(canonical),
             kinds: vec![],
             // A body is seen 3.62 times until its loop is found.
-            history: History::new((4 * window).max(64)),
+            history: History::new((4 * window).max(window + options.least_operations).max(64)),
             detector: Detector::new(window, options.least_operations),
             tracks: Tracks::default(),
             found: VecDeque::new(),

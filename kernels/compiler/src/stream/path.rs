@@ -73,8 +73,9 @@ pub struct Slot {
 
 /// A value that an iteration makes and that is there after it: one that nothing in the iteration
 /// reads, that is read after the iteration, or whose role says that it is a result. Where a caller
-/// tells of released values ([`super::Stream::release`]), those that nothing reads and that are
-/// released within the iteration are none.
+/// tells of released values ([`super::Stream::release`]), it is one that is not released within the
+/// iteration. A caller who reads values after an iteration now and then, and tells nothing, says so
+/// by their role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathResult {
     /// Position of the operation in [`Path::operations`].

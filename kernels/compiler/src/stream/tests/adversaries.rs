@@ -112,11 +112,13 @@ proptest! {
                 words.push(random.below(3));
             }
         }
-        let client = recorded(words.iter().copied());
+        let options = Options { window: [2, 7, 30, 4096][random.below(4)], ..Options::default() };
+        let mut client = Client::with(options, 1);
+        client.words(words.iter().copied());
         let mut paths = std::collections::BTreeSet::new();
         for (at, path) in client.found() {
             let period = client.stream.path(path).unwrap().period();
-            prop_assert!(paths.insert(path));
+            prop_assert!(paths.insert(path) && period <= options.window);
             // The operations of a path are looked at when it ends.
             let is_there = (at.saturating_sub(4096)..=at).rev().any(|end| {
                 let length = (362 * period / 100).max(period + 32);

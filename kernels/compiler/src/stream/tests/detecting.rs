@@ -316,3 +316,11 @@ proptest! {
         prop_assert_eq!(client.periods(), vec![size]);
     }
 }
+
+/// Paths are compiled in other threads, and streams may be made in one and used in another.
+#[test]
+fn streams_and_paths_can_be_sent() {
+    fn assert_is_sent<T: Send>() {}
+    assert_is_sent::<Stream>();
+    assert_is_sent::<crate::stream::Path>();
+}

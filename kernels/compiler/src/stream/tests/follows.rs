@@ -24,9 +24,9 @@ fn given(value: u64) -> Vec<f64> {
 }
 
 impl Engine {
-    fn new() -> Self {
+    fn new(window: usize) -> Self {
         let options = Options {
-            window: 256,
+            window,
             least_operations: 12,
         };
         Engine {
@@ -174,7 +174,7 @@ impl Changing {
 fn run(seed: u64, adopts: bool) -> (Vec<Vec<f64>>, Engine) {
     let mut random = Random(seed);
     let mut client = Changing {
-        engine: Engine::new(),
+        engine: Engine::new([1, 5, 40, 256][random.below(4)]),
         random: Random(seed ^ 1),
         known: vec![],
         adopts,
@@ -219,7 +219,7 @@ fn run(seed: u64, adopts: bool) -> (Vec<Vec<f64>>, Engine) {
 #[test]
 fn iterations_are_held_and_replaced() {
     let body = training(25);
-    let mut engine = Engine::new();
+    let mut engine = Engine::new(256);
     let mut state = engine.client.state(&body);
     for value in state.states.iter().chain(&state.constants) {
         engine.memory.insert(*value, given(*value));
