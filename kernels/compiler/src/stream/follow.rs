@@ -68,7 +68,8 @@ pub(super) struct Known {
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Unexpected values of an iteration that are looked for among all values, before these are stamped.
+/// Unexpected values of an iteration that are looked for among all values, before these are
+/// stamped.
 const MOST_LOOKED_FOR: usize = 8;
 
 /// Stamps for each name: one in so many values is looked for although it is new.
@@ -156,7 +157,7 @@ impl Known {
     }
 
     /// Whether an operation is the one at a place of the path. All before it were.
-    #[inline]
+    #[inline(always)]
     pub(super) fn advance(&mut self, at: usize, kind: Kind, tensors: [&[Tensor]; 2]) -> bool {
         let step = self.steps[at];
         let [operands, results] = tensors;
@@ -171,7 +172,7 @@ impl Known {
     }
 
     /// Whether tensors are those whose names begin at a position.
-    #[inline]
+    #[inline(always)]
     fn bind(&mut self, first: usize, tensors: &[Tensor]) -> bool {
         for (index, tensor) in (first..).zip(tensors) {
             let Name { id, source } = self.names[index];
@@ -244,7 +245,7 @@ impl Known {
     }
 
     /// Ends an iteration all of whose operations were followed.
-    #[inline]
+    #[inline(always)]
     pub(super) fn complete(&mut self, next: u64) {
         std::mem::swap(&mut self.bound, &mut self.previous);
         self.misses = 0;

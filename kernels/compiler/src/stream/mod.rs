@@ -236,10 +236,10 @@ impl Stream {
     }
 
     /// A stream for which operations are alike that differ in extents with equal canonical extents
-    /// alone, such as those of sequences of other lengths in one bucket: a loop whose extents change
-    /// from iteration to iteration is one path. Its definitions have the extents of the iteration
-    /// that was seen when it was found; those of the iteration that a program replaces are those of
-    /// the kinds that the caller recorded.
+    /// alone, such as those of sequences of other lengths in one bucket: a loop whose extents
+    /// change from iteration to iteration is one path. Its definitions have the extents of the
+    /// iteration that was seen when it was found; those of the iteration that a program replaces
+    /// are those of the kinds that the caller recorded.
     pub fn with_families(
         options: Options,
         canonical: impl Fn(usize) -> usize + Send + Sync + 'static,
@@ -402,8 +402,8 @@ impl Stream {
         }
     }
 
-    /// Takes in a path that another stream found, such as in an earlier run: it is followed from its
-    /// first iteration on. Returns its number in this stream.
+    /// Takes in a path that another stream found, such as in an earlier run: it is followed from
+    /// its first iteration on. Returns its number in this stream.
     pub fn know(&mut self, path: &Path) -> PathId {
         let mut own = path.clone();
         for operation in &mut own.operations {

@@ -134,9 +134,9 @@ impl Path {
         definition.result(result as usize) == (shape, *dtype)
     }
 
-    /// A digest that equal paths have in all streams and runs; of paths that differ in extents, those
-    /// whose canonical extents are equal. It is one of operations with their sources, of results,
-    /// and of what is carried: of all that a program depends on.
+    /// A digest that equal paths have in all streams and runs; of paths that differ in extents,
+    /// those whose canonical extents are equal. It is one of operations with their sources, of
+    /// results, and of what is carried: of all that a program depends on.
     pub fn signature(&self, canonical: impl Fn(usize) -> usize) -> [u8; 32] {
         let mut digest = Sha256::new();
         for operation in &self.operations {
