@@ -125,7 +125,7 @@ proptest! {
                 end + 1 >= length && {
                     let seen = &words[end + 1 - length..=end];
                     let has = |period: usize| seen[period..] == seen[..length - period];
-                    has(period) && !(1..period).any(|lesser| period % lesser == 0 && has(lesser))
+                    has(period) && !(1..period).any(|lesser| period.is_multiple_of(lesser) && has(lesser))
                 }
             });
             prop_assert!(is_there, "{} at {}", period, at);
