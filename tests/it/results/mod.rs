@@ -87,6 +87,8 @@ const PARTS: &[Part] = &[
         record::run("2026-11-24-h200-transformer", "")
     }),
     ("transformer", transformer::eager_and_compiled),
+    ("transformer-sizes-run", transformer::runs_of_larger_models),
+    ("transformer-sizes", transformer::larger_models),
     ("economics-run", || {
         record::run("2026-11-24-h200-economics", "")
     }),

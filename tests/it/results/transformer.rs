@@ -1,6 +1,6 @@
 //! A Transformer language model, operation by operation and compiled.
 
-use super::record::{Row, Rows};
+use super::record::{self, Row, Rows};
 use super::table::{Table, ratio, three};
 
 const RECORD: &str = "2026-11-24-h200-transformer";
@@ -47,6 +47,51 @@ pub(super) fn eager_and_compiled() -> String {
                 ]);
             }
         }
+    }
+    table.text()
+}
+
+const SIZES: &str = "2026-11-25-h200-transformer-sizes";
+
+/// Runs of the record of larger models: one for each size and context.
+const MODELS: [(&str, &str); 2] = [("medium", "512"), ("large", "1024")];
+
+/// The surroundings of each run of larger models.
+pub(super) fn runs_of_larger_models() -> String {
+    let runs = MODELS.iter().map(|(size, context)| {
+        let run = record::run(SIZES, &format!("{size}-{context}-"));
+        format!("{size}, {context}:\n\n{run}")
+    });
+    runs.collect::<Vec<String>>().join("\n")
+}
+
+/// Training steps of larger models in bf16.
+pub(super) fn larger_models() -> String {
+    let mut table = Table::new(&[
+        "model",
+        "context",
+        "`eager` ms",
+        "`compiled` ms",
+        "speedup",
+        "utilization",
+        "GB",
+        "launches",
+    ]);
+    for (size, context) in MODELS {
+        let rows = Rows::read(SIZES, &format!("{size}-{context}-records.csv"));
+        let of = |backend| rows.one(&[("backend", backend), ("status", "ok")]);
+        let (eager, compiled) = (of("eager"), of("compiled"));
+        let both = |text: &dyn Fn(&Row) -> String| format!("{} / {}", text(eager), text(compiled));
+        table.line([
+            size.to_owned(),
+            context.to_owned(),
+            format!("{}{}", three(eager.median() / 1e6), eager.marks()),
+            format!("{}{}", three(compiled.median() / 1e6), compiled.marks()),
+            ratio(eager.median() / compiled.median()),
+            format!("{:.0} %", 100.0 * compiled.number("flops_utilization")),
+            both(&|row| three(row.number("peak_allocated_bytes") / 1e9)),
+            both(&|row| row.text("launches").to_owned()),
+        ]);
     }
     table.text()
 }

@@ -13,8 +13,14 @@ use sweeper_program::Precision;
 pub(crate) fn may_be_bf16(graph: &Graph, id: NodeId, precision: Precision) -> bool {
     let is_product = match graph.node(id).op {
         Op::Matmul => true,
-        // Its parts are products in the graph that it was made of, but for sums of rows.
-        Op::Attention(attention) => attention.part != AttentionPart::LogSumExp,
+        Op::Attention(attention) => match attention.part {
+            AttentionPart::GradQ | AttentionPart::GradK | AttentionPart::GradV => true,
+            // Gradients subtract the sum of the result times its gradient from each score of a row:
+            // a rounded result would give all scores of the row one error, which does not average
+            // out. Products have a copy in bf16.
+            AttentionPart::Out => false,
+            AttentionPart::LogSumExp => false,
+        },
         _ => false,
     };
     let is_result = || {

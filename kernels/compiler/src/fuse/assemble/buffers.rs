@@ -51,11 +51,14 @@ impl Assembly<'_> {
         packed: &mut BTreeSet<Need>,
     ) -> Vec<(Need, usize, Dtype)> {
         let elements = |id: NodeId| self.plan.graph.node(id).elements();
-        let yielded = call.yields().map(|id| {
-            let dtype = self.plan.dtype_in_memory(id);
-            (Need::Of(Source::Node(id)), elements(id), dtype)
+        let stored = call.stores().map(|source| {
+            let (id, dtype) = match source {
+                Source::Rounded(id) => (id, Dtype::Bf16),
+                Source::Node(id) | Source::Partials(id) => (id, self.plan.dtype_in_memory(id)),
+            };
+            (Need::Of(source), elements(id), dtype)
         });
-        let mut needs: Vec<_> = yielded.collect();
+        let mut needs: Vec<_> = stored.collect();
         let packs = call.packs();
         let mut read: Vec<usize> = vec![];
         for held in &packs {

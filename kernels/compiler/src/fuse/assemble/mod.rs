@@ -347,8 +347,9 @@ impl Assembly<'_> {
             return Err(Refusal::Unavailable(reason));
         }
         if let Op::Attention(_) = self.plan.graph.node(node).op {
-            let call =
-                attention::Call::new(self.plan, tasks, self.request).ok_or_else(unreadable)?;
+            let call = attention::Call::new(self.plan, tasks, self.request);
+            let mut call = call.ok_or_else(unreadable)?;
+            call.store_rounded(|id| self.forms.stored(id));
             let kernel = self.kernel_once(call.kernel(self.request.target));
             return Ok(Made::Attention(Box::new(call), kernel));
         }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Assembly, Made, Need};
+use crate::fuse::attention::Stored;
 use crate::fuse::body::Source;
 use crate::fuse::lower::{Loops, Memory};
 use crate::fuse::memory::Lifetime;
@@ -22,6 +23,17 @@ pub(super) struct Forms {
     rounded: BTreeSet<NodeId>,
     /// In f32.
     exact: BTreeSet<NodeId>,
+}
+
+impl Forms {
+    /// The forms in which the kernel that computes a node stores it.
+    pub(super) fn stored(&self, id: NodeId) -> Stored {
+        match (self.rounded.contains(&id), self.exact.contains(&id)) {
+            (false, _) => Stored::Exact,
+            (true, false) => Stored::Rounded,
+            (true, true) => Stored::Both,
+        }
+    }
 }
 
 impl Assembly<'_> {
@@ -137,7 +149,8 @@ impl Assembly<'_> {
             let Source::Node(id) = memory.source else {
                 continue;
             };
-            if !self.forms.rounded.contains(&id) || !loops.nest.may_round(&store) {
+            let stored = self.forms.stored(id);
+            if stored == Stored::Exact || !loops.nest.may_round(&store) {
                 continue;
             }
             let rounded = Memory {
@@ -148,8 +161,8 @@ impl Assembly<'_> {
                 dtype: Dtype::Bf16,
                 ..loops.nest.operands[store.operand.0].clone()
             };
-            match self.forms.exact.contains(&id) {
-                true => {
+            match stored {
+                Stored::Both => {
                     let value = store.value;
                     let operand_id = OperandId(loops.nest.operands.len());
                     loops.nest.operands.push(operand);
@@ -159,7 +172,7 @@ impl Assembly<'_> {
                         value,
                     });
                 }
-                false => {
+                Stored::Exact | Stored::Rounded => {
                     loops.memory[store.operand.0] = rounded;
                     loops.nest.operands[store.operand.0] = operand;
                 }
@@ -170,14 +183,20 @@ impl Assembly<'_> {
 
 /// Nodes that kernels store in bf16.
 pub(super) fn stored_rounded(made: &[Made]) -> BTreeSet<NodeId> {
-    let all = made.iter().flat_map(|made| match made {
-        Made::Loops(all, ..) => &all[..],
-        Made::Panels(loops, ..) => std::slice::from_ref(&**loops),
-        Made::Elsewhere | Made::Call(..) | Made::Scatter(..) | Made::Attention(..) => &[],
+    let source = |memory: &Memory| memory.source;
+    let sources = made.iter().flat_map(|made| -> Vec<Source> {
+        match made {
+            Made::Loops(all, ..) => {
+                let memory = all.iter().flat_map(|loops| &loops.memory);
+                memory.map(source).collect()
+            }
+            Made::Panels(loops, ..) => loops.memory.iter().map(source).collect(),
+            Made::Attention(call, _) => call.stores().collect(),
+            Made::Elsewhere | Made::Call(..) | Made::Scatter(..) => vec![],
+        }
     });
-    let memory = all.flat_map(|loops| &loops.memory);
-    memory
-        .filter_map(|memory| match memory.source {
+    sources
+        .filter_map(|source| match source {
             Source::Rounded(id) => Some(id),
             Source::Node(_) | Source::Partials(_) => None,
         })

@@ -128,8 +128,7 @@ impl Assembly<'_> {
             true => (0..call.reads.len()).map(|at| operand(at).0).collect(),
             false => packs.iter().map(packed).collect(),
         };
-        let written = call.yields();
-        let written = written.map(|node| self.view_of(Need::Of(Source::Node(node))));
+        let written = call.stores().map(|source| self.view_of(Need::Of(source)));
         let zeros =
             (call.zeros(self.request.target) > 0).then(|| self.view_of(Need::Scratch(position)));
         let args = call.args(read, written.chain(zeros.clone()).collect());

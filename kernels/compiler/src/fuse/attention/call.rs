@@ -6,6 +6,7 @@ use super::cuda;
 use super::hopper::{self, Packed};
 use crate::fuse::Request;
 use crate::fuse::access;
+use crate::fuse::body::Source;
 use crate::fuse::library::{self, Lies};
 use crate::fuse::plan::{Members, Plan, TaskId};
 use crate::graph::{Attention, AttentionPart, Node, NodeId, Op};
@@ -50,6 +51,10 @@ pub(in crate::fuse) struct Call {
     writes: Vec<(AttentionPart, NodeId)>,
     /// Its results that are bf16 in memory.
     in_bf16: Vec<AttentionPart>,
+    /// Its results that only their form in bf16 is read of.
+    rounded: Vec<AttentionPart>,
+    /// Its results that are f32 in memory, and once more in bf16 for products.
+    with_copy: Vec<AttentionPart>,
     /// Its results with rows of all heads beside each other.
     by_rows: Vec<AttentionPart>,
     /// Heads whose rows are beside each other then.
@@ -67,6 +72,17 @@ pub(in crate::fuse) struct Call {
     pub(super) precision: Precision,
     /// Whose kernels it is computed by.
     kernels: Kernels,
+}
+
+/// The forms in which a result is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::fuse) enum Stored {
+    /// As it is.
+    Exact,
+    /// In bf16.
+    Rounded,
+    /// Both.
+    Both,
 }
 
 /// Kernels of attention.
@@ -241,6 +257,8 @@ impl Call {
         let mut call = Call {
             attention: of_node(node)?,
             in_bf16: rounded.map(|&(part, _)| part).collect(),
+            rounded: vec![],
+            with_copy: vec![],
             by_rows: beside.map(|&(part, _)| part).collect(),
             heads_beside: leading.last().copied().unwrap_or(1),
             writes,
@@ -284,19 +302,48 @@ impl Call {
         plan.graph.node(self.operands[at]).elements()
     }
 
-    /// The nodes that it yields.
-    pub(in crate::fuse) fn yields(&self) -> impl Iterator<Item = NodeId> {
-        self.writes.iter().map(|&(_, node)| node)
-    }
-
     /// Whether it writes a part.
     pub(super) fn writes(&self, part: AttentionPart) -> bool {
         self.writes.iter().any(|&(written, _)| written == part)
     }
 
+    /// Has its kernel store results that are read in bf16 in that form, in place of f32 or, where
+    /// they are read in f32, too, beside it.
+    pub(in crate::fuse) fn store_rounded(&mut self, rounded: impl Fn(NodeId) -> Stored) {
+        if self.kernels != Kernels::Hopper {
+            return;
+        }
+        for &(part, node) in &self.writes {
+            match rounded(node) {
+                _ if self.in_bf16.contains(&part) => {}
+                Stored::Exact => {}
+                Stored::Rounded => self.rounded.push(part),
+                Stored::Both => self.with_copy.push(part),
+            }
+        }
+    }
+
+    /// Its results in the order of the kernel's arguments, and whether each is the node's own
+    /// memory or that of its form in bf16.
+    pub(in crate::fuse) fn stores(&self) -> impl Iterator<Item = Source> {
+        self.writes.iter().flat_map(|&(part, node)| {
+            let own = match self.rounded.contains(&part) {
+                true => Source::Rounded(node),
+                false => Source::Node(node),
+            };
+            let copy = self.has_copy(part).then_some(Source::Rounded(node));
+            [Some(own), copy].into_iter().flatten()
+        })
+    }
+
+    /// Whether it writes a part in f32 and in bf16.
+    pub(super) fn has_copy(&self, part: AttentionPart) -> bool {
+        self.with_copy.contains(&part)
+    }
+
     /// Whether it rounds a part that it writes to bf16.
     pub(super) fn rounds(&self, part: AttentionPart) -> bool {
-        self.in_bf16.contains(&part)
+        self.in_bf16.contains(&part) || self.rounded.contains(&part)
     }
 
     /// Whether rows of all heads of a part are beside each other.

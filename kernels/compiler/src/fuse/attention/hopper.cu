@@ -215,6 +215,9 @@ struct Softmax {
 KERNEL(attention, THREADS, 1)(const char *q, const char *k,
 #if WRITES_OUT
     const char *v, Stored<ROUNDS>::Number *out,
+#if COPIES_OUT
+    unsigned short *rounded_out,
+#endif
 #endif
 #if WRITES_LOG_SUM_EXP
     float *logs,
@@ -308,6 +311,9 @@ KERNEL(attention, THREADS, 1)(const char *q, const char *k,
 #if WRITES_OUT
         const int64 place = place_of<BY_ROWS>(head, query + half * 8, queries, beside);
         put_row(out + place * width, sums, half, 1.0f / sum, width);
+#if COPIES_OUT
+        put_row(rounded_out + place * width, sums, half, 1.0f / sum, width);
+#endif
 #endif
 #if WRITES_LOG_SUM_EXP
         if (threadIdx.x % 4 == 0) logs[row] = softmax.greatest[half] * scale + log2_fast(sum) * LN_2;

@@ -274,6 +274,7 @@ pub(super) fn main_kernel(call: &Call) -> Kernel {
             flag("WRITES_GRAD_K", call.writes(AttentionPart::GradK)),
             flag("WRITES_GRAD_V", call.writes(AttentionPart::GradV)),
             flag("ROUNDS", call.rounds(call.attention.part)),
+            flag("COPIES_OUT", call.has_copy(AttentionPart::Out)),
             flag("ROUNDS_GRAD_V", call.rounds(AttentionPart::GradV)),
             flag("BY_ROWS", call.is_by_rows(call.attention.part)),
             flag("BY_ROWS_GRAD_V", call.is_by_rows(AttentionPart::GradV)),

@@ -11,7 +11,7 @@ mod call;
 mod cuda;
 mod hopper;
 
-pub(super) use call::{Call, merge, takes};
+pub(super) use call::{Call, Stored, merge, takes};
 pub(super) use hopper::{Packed, Packing, pack};
 
 use super::Request;

@@ -6,7 +6,7 @@ use crate::graph::{self, Graph, NodeId};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::tensor::{Dtype, Tensor};
 use sweeper_program::workload::{Phase, Target};
-use sweeper_program::{Kernel, Library, Precision, Program, Role};
+use sweeper_program::{Arg, Kernel, Library, Precision, Program, Role, Step};
 
 fn request<'a>(graph: &'a Graph, policy: Policy, target: &'a Target) -> Request<'a> {
     Request {
@@ -127,4 +127,52 @@ fn heads_beside_each_other_mean_the_same() {
     let inputs = inputs.collect();
     let plan = passes(&request(&graph, Policy::Compiled, &target), &mut |_, _| ()).unwrap();
     check(&graph, &inputs, &plan, "heads");
+}
+
+/// Types of the buffers that the kernel of an attention writes, and launches that round factors.
+fn results_of_attention(made: &Program) -> (Vec<Dtype>, usize) {
+    let launched = |entry: &'static str| {
+        let steps = made.steps.iter().filter_map(|step| match step {
+            Step::Launch { kernel, args, .. } => Some((kernel, args)),
+            _ => None,
+        });
+        steps.filter(move |(kernel, _)| made.kernels[kernel.0].name() == entry)
+    };
+    let written = launched("attention").flat_map(|(_, args)| {
+        args.iter().filter_map(|arg| match arg {
+            Arg::Write(view) => Some(made.buffers[view.buffer.0].dtype),
+            _ => None,
+        })
+    });
+    (written.collect(), launched("round_to_bf16").count())
+}
+
+/// Gradients read the result of an attention in f32, products in bf16: its kernel stores both, and
+/// a forward pass alone that in bf16.
+#[test]
+fn attention_stores_its_result_in_the_forms_that_are_read() {
+    let mut graph = heads();
+    let q = graph.given()[0].node;
+    let out = graph.outputs()[0].node;
+    let backward = graph::differentiate(&mut graph, &[(out, None)], &[q]).unwrap();
+    graph.output("grad_q", backward.gradients[0], Role::Gradient);
+    let target = cuda();
+    let of_phase = |phase| {
+        let request = Request {
+            backward: Some(backward.from),
+            phase,
+            ..request(&graph, Policy::Compiled, &target)
+        };
+        results_of_attention(&program(&request).unwrap())
+    };
+    let (written, rounded) = of_phase(Phase::Both);
+    assert_eq!(
+        written,
+        [Dtype::F32, Dtype::Bf16, Dtype::F32],
+        "with the logarithms of sums"
+    );
+    let (alone, rounded_alone) = of_phase(Phase::Forward);
+    assert_eq!(alone, [Dtype::Bf16]);
+    // Weights, and nothing that attention computes.
+    assert_eq!(rounded, rounded_alone + 1);
 }
