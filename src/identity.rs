@@ -13,6 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
 use sweeper_program::{CanonicalShape, Dtype, Parameters, Phase, Value};
 
+use crate::mode::Mode;
+
 /// Version of the encoding.
 pub const VERSION: u64 = 1;
 
@@ -301,8 +303,8 @@ impl CacheState {
 pub struct Conditions {
     /// The second-level cache before each sample.
     pub cache: CacheState,
-    /// Timed as one graph, not launch by launch.
-    pub graph: bool,
+    /// How the program is run.
+    pub mode: Mode,
     /// CPU threads of the program.
     pub threads: u32,
 }
@@ -326,7 +328,7 @@ pub fn point_id(
     }
     encoder
         .text("l2", conditions.cache.word())
-        .text("mode", if conditions.graph { "graph" } else { "launch" })
+        .text("mode", &conditions.mode.to_string())
         .unsigned("threads", u64::from(conditions.threads));
     PointId(encoder.finish())
 }

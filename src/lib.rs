@@ -18,6 +18,7 @@ pub mod tuning;
 pub mod expression;
 pub mod declared;
 pub mod manifest;
+pub mod mode;
 pub mod grid;
 pub mod plan;
 pub mod compile;

@@ -87,6 +87,13 @@ impl Device for BusyTimeDevice<'_> {
         sample
     }
 
+    fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
+        let start = Instant::now();
+        let sample = self.device.run_loop(program, iterations);
+        self.running += start.elapsed();
+        sample
+    }
+
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {
         self.device.results(program, specs)
     }

@@ -234,6 +234,18 @@ pub trait Device {
     /// A refused launch or a lost device.
     fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError>;
 
+    /// Runs a whole loop, from its first launch until the device has finished, by the host's clock:
+    /// the prologue once and untimed, then the steps `iterations` times, each with the state that
+    /// the iteration before left. Given tensors are restored before the first one alone. Caches are
+    /// left as they are.
+    ///
+    /// # Errors
+    /// A refused launch or a lost device; a program that another process runs.
+    fn run_loop(&mut self, _program: Prepared, _iterations: u32) -> Result<Sample, DeviceError> {
+        let reason = "whole loops are those of programs that run on the device itself";
+        Err(DeviceError::Unavailable(reason.to_owned()))
+    }
+
     /// Reads the results of a program's last sample, with the shapes of `specs`.
     ///
     /// # Errors

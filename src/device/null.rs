@@ -97,6 +97,10 @@ impl Device for Null {
         Ok(Sample::new(elapsed_ns, iterations))
     }
 
+    fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
+        self.sample(program, iterations)
+    }
+
     fn results(
         &mut self,
         _program: Prepared,

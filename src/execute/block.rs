@@ -60,7 +60,8 @@ pub fn measure(
     let mut started = Vec::new();
     for one in running {
         listener.working(one.point.number, Stage::Warmup);
-        match Sampler::start(device, one.prepared, block.settings.warmup, one.first_ns) {
+        let program = (one.prepared, one.point.mode);
+        match Sampler::start(device, program, block.settings.warmup, one.first_ns) {
             Ok(sampler) => started.push(Some((one, sampler))),
             Err(error) => fail(listener, one.point.number, error)?,
         }

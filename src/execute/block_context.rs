@@ -54,6 +54,8 @@ pub struct VerifiedPoint<'a> {
     is_audited: bool,
     /// Two runs give equal bits.
     is_deterministic: bool,
+    /// It writes given tensors: an iteration of a loop begins with what the one before left.
+    carries_state: bool,
     /// The complaint of the audit.
     complaint: Option<String>,
 }
@@ -213,11 +215,12 @@ impl<'a> BlockContext<'a> {
         }
         let program = program(self.instance.problem.as_ref(), point, device)?;
         let mut measurement = self.describe(point, &program);
-        if program.foreign().is_some() && point.graph {
+        if program.foreign().is_some() && point.mode.is_graph() {
             let reason = "what another process runs is not launched as a graph";
             let outcome = Outcome::without_measurement(Status::Unavailable, reason);
             return Err(outcome.because_of(Cause::Device));
         }
+        let carries_state = program.updated().next().is_some();
         let foreign = program.foreign().filter(|_| device.computes());
         let runner = foreign.map(|foreign| foreign.runner);
         let is_deterministic = foreign.is_none_or(|foreign| foreign.is_deterministic);
@@ -228,7 +231,7 @@ impl<'a> BlockContext<'a> {
             .prepare(point, program, artifacts, device)
             .map_err(failed)?;
         let prepare_ns = start.elapsed().as_nanos() as u64;
-        if point.graph {
+        if point.mode.is_graph() {
             device.launch_as_graph(prepared);
         }
         device.poison(prepared).map_err(failed)?;
@@ -267,6 +270,7 @@ impl<'a> BlockContext<'a> {
             changed_inputs: Vec::new(),
             is_audited: runner == Some(Runner::Python),
             is_deterministic,
+            carries_state,
             complaint: None,
         })
     }
@@ -405,6 +409,10 @@ impl VerifiedPoint<'_> {
         if self.is_users {
             self.changed_inputs = device.restore_inputs(&instance.inputs)?;
         }
+        // Results of a later iteration are not those that were judged.
+        if self.carries_state && self.point.mode.iterations().is_some() {
+            device.sample(self.prepared, 1)?;
+        }
         let outputs = device.results(self.prepared, &self.specs)?;
         if device.judged(self.prepared).is_some() {
             self.last_digest = None;
@@ -517,7 +525,9 @@ mod tests {
     use super::*;
     use crate::device::null::Null;
     use crate::execute::protocol::Settings;
+    use crate::manifest::settings::Launching;
     use crate::manifest::settings::{Order, Stopping, Warmup};
+    use crate::mode::Mode;
     use sweeper_program::inputs::InputKey;
     use sweeper_program::{Dtype, Parameters};
     use sweeper_workloads::registry;
@@ -547,7 +557,7 @@ mod tests {
             number,
             backend: backend.to_owned(),
             phase: Phase::Forward,
-            graph: false,
+            mode: Mode::Each(Launching::Launch),
             canonical: Vec::new(),
             kernels: Vec::new(),
             folder: String::new(),

@@ -12,6 +12,7 @@ use super::block_context::Artifacts;
 use super::protocol::{Block, BlockPoint, DeviceRequest, Settings, Stage};
 use super::supervisor::{Observer, Supervisor, Task, WorkerCommand};
 use crate::manifest::settings::{Stopping, Warmup};
+use crate::mode::Mode;
 use crate::row::outcome::{FreshStart, Outcome, Status};
 
 /// The main process loses its patience sooner, and ends this worker with all that it started.
@@ -52,11 +53,23 @@ fn alone(block: &Block, point: &BlockPoint, artifacts: &Artifacts) -> Task {
                 ..block.settings
             },
             save_tensors: None,
-            points: vec![point.clone()],
+            points: vec![by_itself(point)],
             oracle_kernels: Vec::new(),
             artifacts: Vec::new(),
             ..block.clone()
         },
+    }
+}
+
+/// A point whose loop is as short as its first iteration.
+fn by_itself(point: &BlockPoint) -> BlockPoint {
+    let mode = match point.mode {
+        Mode::Loop(_) => Mode::Loop(1),
+        each @ Mode::Each(_) => each,
+    };
+    BlockPoint {
+        mode,
+        ..point.clone()
     }
 }
 

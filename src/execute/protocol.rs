@@ -12,6 +12,7 @@ use crate::hardware::ceilings::Ceilings;
 use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::CacheState;
 use crate::manifest::settings::{Order, Stopping, Warmup};
+use crate::mode::Mode;
 use crate::row::outcome::{Outcome, Status};
 
 /// Which device a worker opens, and how.
@@ -105,8 +106,8 @@ pub struct BlockPoint {
     pub backend: String,
     /// The phase.
     pub phase: Phase,
-    /// The program is launched as one graph, on a GPU.
-    pub graph: bool,
+    /// How its program is run.
+    pub mode: Mode,
     /// The canonical shape.
     pub canonical: Vec<(String, u64)>,
     /// Keys of the program's sources, in its order.

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::device::{Device, DeviceError, Prepared, Sample};
 use crate::hardware::clocks::{ClockSummary, Clocks};
 use crate::manifest::settings::{Stopping, Warmup};
+use crate::mode::Mode;
 use crate::row::outcome::{FirstRuns, Flag, MetricValues};
 use crate::stats::{Summary, is_steady};
 
@@ -29,6 +30,7 @@ const MAX_WARMUP_NS: f64 = 200e6;
 /// The samples of one program.
 pub struct Sampler {
     program: Prepared,
+    mode: Mode,
     iterations: u32,
     first_runs: FirstRuns,
     warmup_samples: u32,
@@ -48,7 +50,7 @@ impl Sampler {
     /// Those of [`Device::sample`].
     pub fn start(
         device: &mut dyn Device,
-        program: Prepared,
+        (program, mode): (Prepared, Mode),
         warmup: Warmup,
         first_ns: f64,
     ) -> Result<Self, DeviceError> {
@@ -59,7 +61,7 @@ impl Sampler {
             count: 1,
             elapsed_ns: first_ns,
         };
-        if first_ns < 100.0 * wanted_ns {
+        if first_ns < 100.0 * wanted_ns && mode.iterations().is_none() {
             while first_runs.count < FIRST_RUNS {
                 first_runs.elapsed_ns += device.sample(program, 1)?.elapsed_ns;
                 first_runs.count += 1;
@@ -74,7 +76,8 @@ impl Sampler {
         }
         let mut sampler = Sampler {
             program,
-            iterations: batch(wanted_ns, iteration_ns),
+            mode,
+            iterations: mode.iterations().unwrap_or(batch(wanted_ns, iteration_ns)),
             first_runs,
             warmup_samples: 1,
             samples_ns: Vec::new(),
@@ -97,7 +100,7 @@ impl Sampler {
         match warmup {
             Warmup::Runs(count) => {
                 for _ in 0..count {
-                    device.sample(self.program, self.iterations)?;
+                    self.run(device)?;
                 }
                 self.warmup_samples += count;
             }
@@ -147,12 +150,19 @@ impl Sampler {
     /// A sample, and its cost: prologues and flushed caches count towards the time limit.
     fn sample(&self, device: &mut dyn Device) -> Result<(Sample, f64), DeviceError> {
         let start = Instant::now();
-        let sample = device.sample(self.program, self.iterations)?;
+        let sample = self.run(device)?;
         let spent_ns = match device.computes() {
             true => start.elapsed().as_nanos() as f64,
             false => sample.elapsed_ns,
         };
         Ok((sample, spent_ns))
+    }
+
+    fn run(&self, device: &mut dyn Device) -> Result<Sample, DeviceError> {
+        match self.mode {
+            Mode::Loop(iterations) => device.run_loop(self.program, iterations),
+            Mode::Each(_) => device.sample(self.program, self.iterations),
+        }
     }
 
     /// True if no more samples are needed.
@@ -266,8 +276,11 @@ mod tests {
     use crate::device::null::Null;
     use crate::device::{Job, Script};
     use crate::hardware::{DeviceIdentity, DeviceMemory};
+    use crate::manifest::settings::Launching;
     use sweeper_program::workload::TensorSpec;
     use sweeper_program::{Program, Target, Tensors};
+
+    const EACH: Mode = Mode::Each(Launching::Launch);
 
     fn samples(noise: f64, stop: Stopping) -> (usize, Vec<Flag>) {
         let taken = taken(noise, stop);
@@ -288,7 +301,7 @@ mod tests {
             script: Some(script),
         };
         let program = device.prepare(job).unwrap();
-        let mut sampler = Sampler::start(&mut device, program, Warmup::Auto, 1e6).unwrap();
+        let mut sampler = Sampler::start(&mut device, (program, EACH), Warmup::Auto, 1e6).unwrap();
         while !sampler.is_done(stop) {
             sampler.take(&mut device).unwrap();
         }
@@ -423,7 +436,8 @@ mod tests {
             script: None,
         };
         let program = device.prepare(job).unwrap();
-        let mut sampler = Sampler::start(&mut device, program, Warmup::Auto, 1000.0).unwrap();
+        let mut sampler =
+            Sampler::start(&mut device, (program, EACH), Warmup::Auto, 1000.0).unwrap();
         (device.left, device.samples) = (left, 0);
         sampler.take(&mut device).unwrap();
         (sampler.finish(Stopping::Repeats(1), 0.0), device.samples)

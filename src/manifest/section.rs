@@ -223,7 +223,7 @@ impl<'s> Context<'s> {
     }
 
     /// Items of a list; anything else is a list of one.
-    fn items<'n>(&mut self, node: &'n Node, key: &str) -> Option<&'n [Node]> {
+    pub(super) fn items<'n>(&mut self, node: &'n Node, key: &str) -> Option<&'n [Node]> {
         match &node.raw {
             Raw::Array(items) if items.is_empty() => {
                 let message = format!("`{key}` is an empty list");

@@ -171,6 +171,8 @@ pub struct Measure {
     pub l2: L2,
     /// The ways of launching work on a GPU, at least one: each point is measured in all of them.
     pub modes: Vec<Launching>,
+    /// Iterations of whole loops that are measured in their place, each once, ascending.
+    pub loops: Vec<u32>,
     /// Check outputs against the oracle.
     pub verify: bool,
 }
@@ -188,6 +190,7 @@ impl Default for Measure {
             fresh_starts: 0,
             l2: L2::Auto,
             modes: vec![Launching::Launch],
+            loops: Vec::new(),
             verify: true,
         }
     }
@@ -234,7 +237,7 @@ pub enum L2 {
 }
 
 /// How the work of a sample is launched on a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Launching {
     /// Launch by launch.
     Launch,

@@ -16,7 +16,7 @@ use crate::hardware::DeviceKind;
 use crate::identity::{CacheState, Conditions, PointId, ProblemId, point_id};
 use crate::manifest::Manifest;
 use crate::manifest::settings::{L2, Launching};
-use crate::word::Word;
+use crate::mode::Mode;
 
 pub mod canonical;
 pub mod published;
@@ -50,8 +50,8 @@ pub struct Planned {
     pub point: Point,
     /// Identity of its row.
     pub id: PointId,
-    /// Launch by launch, or as one graph.
-    pub mode: Launching,
+    /// How its program is run.
+    pub mode: Mode,
     /// The point's canonical shape, by position in [`Canonical::shapes`].
     pub shape: u32,
     /// The sources of its compiled kernels, by position in [`Plan::kernels`], in the order of its
@@ -248,7 +248,7 @@ impl<'m> Plan<'m> {
         let label = self.grid.label(point.point);
         match modes(self.manifest(), self.device.kind).len() {
             1 => label,
-            _ => format!("{label} {}", point.mode.word()),
+            _ => format!("{label} {}", point.mode),
         }
     }
 
@@ -278,24 +278,34 @@ impl<'m> Plan<'m> {
     }
 }
 
-/// The ways of launching on a device. A CPU has one.
-pub fn modes(manifest: &Manifest, kind: DeviceKind) -> Vec<Launching> {
+/// The modes in which each point is measured on a device: loops where the manifest has any, else
+/// the ways of launching. A CPU has one of those.
+pub fn modes(manifest: &Manifest, kind: DeviceKind) -> Vec<Mode> {
+    let loops = &manifest.measure.loops;
+    if !loops.is_empty() {
+        return loops.iter().copied().map(Mode::Loop).collect();
+    }
     match kind {
-        DeviceKind::Cpu => vec![Launching::Launch],
-        DeviceKind::Cuda | DeviceKind::Null => manifest.measure.modes.clone(),
+        DeviceKind::Cpu => vec![Mode::Each(Launching::Launch)],
+        DeviceKind::Cuda | DeviceKind::Null => {
+            let ways = manifest.measure.modes.iter();
+            ways.copied().map(Mode::Each).collect()
+        }
     }
 }
 
 /// The measurement settings that are part of a point's identity.
-pub fn conditions(manifest: &Manifest, kind: DeviceKind, mode: Launching) -> Conditions {
+pub fn conditions(manifest: &Manifest, kind: DeviceKind, mode: Mode) -> Conditions {
     let cache = match (manifest.measure.l2, kind) {
+        // Iterations follow one another.
+        _ if mode.iterations().is_some() => CacheState::Hot,
         (L2::Auto, DeviceKind::Cuda) | (L2::Cold, _) => CacheState::Cold,
         (L2::Auto, DeviceKind::Cpu | DeviceKind::Null) | (L2::Hot, _) => CacheState::Hot,
         (L2::Clean, _) => CacheState::Clean,
     };
     Conditions {
         cache,
-        graph: mode == Launching::Graph,
+        mode,
         threads: manifest.device.threads,
     }
 }

@@ -5,8 +5,7 @@ use sweeper_program::workload::ParameterKind;
 
 use crate::grid::{Grid, Point};
 use crate::manifest::Case;
-use crate::manifest::settings::Launching;
-use crate::word::Word as _;
+use crate::mode::Mode;
 
 /// So many values of an axis are listed where none is the wanted one.
 const MOST_VALUES: usize = 16;
@@ -15,8 +14,8 @@ const MOST_VALUES: usize = 16;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
     words: Vec<Word>,
-    /// Launch by launch or as one graph, where the query says it.
-    mode: Option<Launching>,
+    /// How programs are run, where the query says it.
+    mode: Option<Mode>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -32,14 +31,14 @@ impl Query {
     pub fn new(text: &str) -> Self {
         let (modes, words): (Vec<&str>, Vec<&str>) = text
             .split_whitespace()
-            .partition(|word| Launching::parse(word).is_some());
+            .partition(|word| Mode::parse(word).is_some());
         let word = |word: &str| match word.split_once('=') {
             Some((name, value)) => Word::Of(name.to_owned(), value.to_owned()),
             None => Word::Bare(word.to_owned()),
         };
         Query {
             words: words.into_iter().map(word).collect(),
-            mode: modes.first().and_then(|word| Launching::parse(word)),
+            mode: modes.first().and_then(|word| Mode::parse(word)),
         }
     }
 
@@ -48,8 +47,8 @@ impl Query {
         self.words.is_empty() && self.mode.is_none()
     }
 
-    /// Launch by launch or as one graph, where the query says it.
-    pub fn mode(&self) -> Option<Launching> {
+    /// How programs are run, where the query says it.
+    pub fn mode(&self) -> Option<Mode> {
         self.mode
     }
 

@@ -8,7 +8,6 @@ use crate::compile::CompileError;
 use crate::compile::kernels::Built;
 use crate::device::Artifact;
 use crate::execute::protocol::{Block, BlockPoint, InputFile, Settings};
-use crate::manifest::settings::Launching;
 use crate::plan::{Plan, PlannedBlock};
 
 /// Kernels that were asked for, by number.
@@ -68,7 +67,7 @@ impl Blocks<'_> {
             number,
             backend: plan.grid.backend(point.point).name.to_owned(),
             phase: point.point.phase,
-            graph: point.mode == Launching::Graph,
+            mode: point.mode,
             canonical: canonical
                 .map(|(name, bound)| (name.to_owned(), bound))
                 .collect(),

@@ -14,6 +14,7 @@ use crate::execute::protocol::DeviceRequest;
 use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::manifest::Manifest;
 use crate::manifest::settings::{DeviceUse, Launching};
+use crate::mode::Mode;
 use crate::plan::{PlanDevice, conditions};
 
 /// The devices that a manifest asks for, at least one, all of one kind and architecture.
@@ -37,7 +38,7 @@ pub fn device_requests(manifest: &Manifest) -> Result<Vec<DeviceRequest>, RunErr
     if kind == DeviceKind::Cuda {
         check_alike(&ordinals)?;
     }
-    let cache = conditions(manifest, kind, Launching::Launch).cache;
+    let cache = conditions(manifest, kind, Mode::Each(Launching::Launch)).cache;
     let request = |ordinal| DeviceRequest {
         kind,
         ordinal,

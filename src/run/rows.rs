@@ -13,11 +13,10 @@ use crate::grid::{Grid, Point};
 use crate::hardware::ceilings::Ceilings;
 use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::{InputSource, PointId, ProblemId, point_id, problem_id};
-use crate::manifest::settings::Launching;
+use crate::mode::Mode;
 use crate::plan::{Plan, Planned, conditions, modes};
 use crate::row::outcome::{Flag, Outcome, Status};
 use crate::row::{CompileUse, Row};
-use crate::word::Word;
 
 /// A device that rows are measured on.
 pub struct Measured {
@@ -129,7 +128,7 @@ impl<'a> RowMaker<'a> {
     fn blank(
         &self,
         point: Point,
-        mode: Launching,
+        mode: Mode,
         id: PointId,
         problem: ProblemId,
         canonical: BTreeMap<String, u64>,
@@ -152,7 +151,7 @@ impl<'a> RowMaker<'a> {
             device: self.plan.device.kind,
             device_name: self.devices[0].device.name_in_rows(),
             l2: conditions.cache.word().to_owned(),
-            mode: mode.word().to_owned(),
+            mode: mode.to_string(),
             roofline_ns: None,
             ceiling_flops_per_s: None,
             threads: self.plan.manifest().device.threads,
@@ -174,7 +173,7 @@ impl<'a> RowMaker<'a> {
         let grid = &self.plan.grid;
         let manifest = self.plan.manifest();
         let modes = modes(manifest, self.plan.device.kind);
-        let skip = |skip: &crate::grid::Skip, mode: Launching| {
+        let skip = |skip: &crate::grid::Skip, mode: Mode| {
             let case = grid.case(skip.point);
             let inputs = match &case.inputs {
                 Some(file) => InputSource::File(file.digest),

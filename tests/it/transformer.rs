@@ -291,3 +291,97 @@ fn a_model_of_width_256_learns_on_a_cpu() {
     let check = problem.check(&inputs, &found, &expected, Phase::Forward);
     assert!(check.passed(), "{:?}", check.tensors);
 }
+
+/// A loop hands the parameters of each iteration to the next: three iterations are one after
+/// another, each with the results of the one before as its inputs. A sample begins anew.
+#[test]
+fn loops_carry_parameters_on() {
+    let (problem, _) = problem(&format!("transformer {}", MODELS[0]));
+    let specs = problem.outputs(Phase::Step);
+    let given = problem.generate(&InputKey([3; 32]));
+    for backend in ["eager", "compiled"] {
+        let canonical = CanonicalShape::default();
+        let program = problem.program(backend, Phase::Step, &canonical, &Target::Cpu);
+        let program = program.unwrap();
+        let artifacts = artifacts(&program);
+        let mut device = Cpu::new(1).unwrap();
+        let mut run = |inputs: &Tensors, iterations: u32| {
+            device.bind(inputs).unwrap();
+            let job = Job {
+                program: program.clone(),
+                artifacts: &artifacts,
+                script: None,
+            };
+            let prepared = device.prepare(job).unwrap();
+            let sample = device.run_loop(prepared, iterations).unwrap();
+            assert_eq!(sample.iterations, iterations);
+            let looped = device.results(prepared, &specs).unwrap();
+            device.sample(prepared, 1).unwrap();
+            (looped, device.results(prepared, &specs).unwrap())
+        };
+        let mut inputs = given.clone();
+        for _ in 0..3 {
+            let (looped, sampled) = run(&inputs, 1);
+            assert!(looped == sampled, "{backend}");
+            for (name, tensor) in looped {
+                let of = name.strip_prefix("after.").unwrap();
+                inputs.insert(of.to_owned(), tensor);
+            }
+        }
+        let (looped, sampled) = run(&given, 3);
+        for (name, tensor) in &looped {
+            assert!(
+                inputs[name.strip_prefix("after.").unwrap()] == *tensor,
+                "{backend} {name}"
+            );
+        }
+        assert!(sampled != looped, "{backend}");
+    }
+}
+
+/// `measure.loops` measures whole loops, on a CPU too.
+#[test]
+fn loops_are_measured_as_a_whole() {
+    let place = Place::new(
+        r#"
+schema = 1
+name = "loops"
+about = "how long are whole loops?"
+[case.step]
+workload = "transformer"
+backends = ["eager", "compiled"]
+phases = ["step"]
+batch = 1
+context = 8
+vocabulary = 16
+d_model = 16
+d_ff = 16
+layers = 1
+heads = 2
+[measure]
+repeats = 2
+loops = [20, 1]
+[device]
+use = "cpu"
+"#,
+    );
+    let run = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&run), 0, "{}", text(&run));
+    let records = place.read("records.csv");
+    let rows: Vec<Vec<&str>> = records
+        .lines()
+        .map(|line| line.split(',').collect())
+        .collect();
+    let column = |name: &str| rows[0].iter().position(|held| *held == name).unwrap();
+    let of = |name: &str| {
+        rows[1..]
+            .iter()
+            .map(|row| row[column(name)])
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("mode"), ["loop:1", "loop:20", "loop:1", "loop:20"]);
+    assert_eq!(of("iterations"), ["1", "20", "1", "20"]);
+    assert_eq!(of("status"), ["ok"; 4]);
+    assert_eq!(of("checked"), ["full"; 4]);
+    assert_eq!(of("l2"), ["hot"; 4]);
+}

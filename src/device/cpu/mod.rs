@@ -285,6 +285,15 @@ impl Device for Cpu {
         Ok(Sample::new(elapsed_ns, iterations))
     }
 
+    fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
+        self.restore_for(program);
+        let loaded = &self.programs[program.0];
+        let addresses = self.addresses(loaded);
+        let runner = run::Runner::new(&loaded.program, &loaded.entries, &addresses);
+        let elapsed_ns = self.pool.install(|| runner.run_loop(iterations));
+        Ok(Sample::new(elapsed_ns, iterations))
+    }
+
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {
         let loaded = &self.programs[program.0];
         let mut results = Tensors::new();

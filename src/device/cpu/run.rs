@@ -44,6 +44,17 @@ impl<'a> Runner<'a> {
         (0..iterations).map(|_| self.sample_after(|| ())).sum()
     }
 
+    /// Runs the prologue, and then the timed steps `iterations` times; the time of the latter, in
+    /// nanoseconds.
+    pub fn run_loop(&self, iterations: u32) -> f64 {
+        self.steps(&self.program.prologue, &mut Vec::new());
+        let start = Instant::now();
+        for _ in 0..iterations {
+            self.steps(&self.program.steps, &mut Vec::new());
+        }
+        start.elapsed().as_nanos() as f64
+    }
+
     /// Runs the program once, with `flush` between the prologue and the timed steps.
     pub fn sample_after(&self, flush: impl FnOnce()) -> f64 {
         self.steps(&self.program.prologue, &mut Vec::new());

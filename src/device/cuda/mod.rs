@@ -211,6 +211,17 @@ impl Cuda {
             .collect()
     }
 
+    /// Makes memory for a program's buffers, and brings its given tensors together; the address of
+    /// each buffer.
+    fn make_room(&mut self, program: Prepared) -> Result<Vec<u64>, DeviceError> {
+        let bytes = self.programs[program.0].layout.bytes;
+        self.grow_arena(bytes)?;
+        let together = &self.programs[program.0].program;
+        let together = self.inputs.bring_together(together, &self.pool);
+        together.map_err(|fault| self.means(fault, bytes))?;
+        Ok(self.addresses(&self.programs[program.0]))
+    }
+
     fn check_given(&self, program: &Program) -> Result<(), DeviceError> {
         for buffer in program.buffers.iter().filter(|buffer| buffer.is_given()) {
             let bound = self.inputs.get(&buffer.name).map(Allocation::bytes);
@@ -338,11 +349,7 @@ impl Device for Cuda {
 
     fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
         let bytes = self.programs[program.0].layout.bytes;
-        self.grow_arena(bytes)?;
-        let together = &self.programs[program.0].program;
-        let together = self.inputs.bring_together(together, &self.pool);
-        together.map_err(|fault| self.means(fault, bytes))?;
-        let addresses = self.addresses(&self.programs[program.0]);
+        let addresses = self.make_room(program)?;
         if self.programs[program.0].as_graph {
             let recorded = self.record(program, &addresses);
             recorded.map_err(|fault| self.means(fault, bytes))?;
@@ -383,6 +390,22 @@ impl Device for Cuda {
             is_ungated: !spans.gated || was_late,
             clocks: self.monitor.as_mut().and_then(Monitor::clocks),
             ..Sample::new(elapsed_ns, iterations)
+        })
+    }
+
+    fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
+        let addresses = self.make_room(program)?;
+        let loaded = &self.programs[program.0];
+        let restored = self.inputs.restore_for(&loaded.program);
+        let elapsed = restored.and_then(|()| {
+            let functions = &loaded.functions;
+            let runner = Runner::new(&self.context, &loaded.program, functions, &addresses);
+            runner.run_loop(iterations)
+        });
+        let elapsed = elapsed.map_err(|fault| self.means(fault, loaded.layout.bytes))?;
+        Ok(Sample {
+            clocks: self.monitor.as_mut().and_then(Monitor::clocks),
+            ..Sample::new(elapsed.as_nanos() as f64, iterations)
         })
     }
 

@@ -1,6 +1,7 @@
 //! Queues the steps of a program in the stream.
 
 use std::ffi::c_void;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::{result, sys};
 use sweeper_program::{
@@ -75,6 +76,22 @@ impl<'a> Runner<'a> {
             left -= now;
         }
         Ok(elapsed_ns)
+    }
+
+    /// Runs the prologue, and then the timed steps `iterations` times, without waiting between
+    /// them; how long the latter took from the first launch until the device had finished.
+    ///
+    /// # Errors
+    /// A refused launch, or an error of a kernel.
+    pub fn run_loop(&self, iterations: u32) -> Result<Duration, Fault> {
+        self.steps(&self.program.prologue, &mut Vec::new())?;
+        self.context.synchronize()?;
+        let start = Instant::now();
+        for _ in 0..iterations {
+            self.timed_steps()?;
+        }
+        self.context.synchronize()?;
+        Ok(start.elapsed())
     }
 
     /// Queues the timed steps once.

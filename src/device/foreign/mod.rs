@@ -225,6 +225,16 @@ impl Device for WithRunners {
         }
     }
 
+    fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
+        match self.place(program) {
+            Place::Native(device, program) => device.run_loop(program, iterations),
+            Place::Runner(..) => {
+                let reason = "a program that another process runs is not run as a loop";
+                Err(DeviceError::Unavailable(reason.to_owned()))
+            }
+        }
+    }
+
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {
         match self.place(program) {
             Place::Native(device, program) => device.results(program, specs),

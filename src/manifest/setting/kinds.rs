@@ -141,6 +141,48 @@ fn paths(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<PathBuf>> {
     Some(items.iter().filter_map(|item| cx.path(item, key)).collect())
 }
 
+/// Whole numbers from 1 on, each once, at least one; kept ascending.
+pub(super) struct Counts {
+    pub(super) to: u32,
+    pub(super) get: Get<Vec<u32>>,
+    pub(super) set: Set<Vec<u32>>,
+}
+
+impl Kind for Counts {
+    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
+        let mut counts: Vec<u32> = Vec::new();
+        for item in cx.items(node, key).into_iter().flatten() {
+            let most = i64::from(self.to);
+            let read = cx.integer(item, key, 1, most);
+            let Some(count) = read.and_then(|count| u32::try_from(count).ok()) else {
+                continue;
+            };
+            match counts.contains(&count) {
+                true => cx.twice(item.at, key, &count.to_string()),
+                false => counts.push(count),
+            }
+        }
+        counts.sort_unstable();
+        if !counts.is_empty() {
+            (self.set)(manifest, counts);
+        }
+    }
+
+    fn get(&self, manifest: &Manifest) -> Option<Data> {
+        let counts = (self.get)(manifest)?;
+        Some(Data::List(
+            counts
+                .into_iter()
+                .map(|count| Data::Integer(count.into()))
+                .collect(),
+        ))
+    }
+
+    fn schema(&self) -> Json {
+        json::list(json!({ "type": "integer", "minimum": 1, "maximum": self.to }))
+    }
+}
+
 /// One of the words of `W`.
 pub(super) struct OneOf<W: 'static> {
     pub(super) get: Get<W>,

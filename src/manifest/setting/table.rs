@@ -3,7 +3,7 @@
 
 use super::json;
 use super::kinds::{
-    Boolean, Fraction, Integer, Number, OneOf, Path, Paths, Seconds, SeveralOf, Text, Texts,
+    Boolean, Counts, Fraction, Integer, Number, OneOf, Path, Paths, Seconds, SeveralOf, Text, Texts,
 };
 use super::special::{
     Buckets, CompileThreads, DeviceThreads, Devices, Elsewhere, Exports, Expression, Name,
@@ -15,6 +15,9 @@ use crate::manifest::settings::{Canonical, GB, Stopping};
 
 /// Upper bound of processes for a point: more would take too long.
 const MAX_FRESH_STARTS: u32 = 1000;
+
+/// Iterations of a loop, at most.
+const MAX_LOOP: u32 = 1_000_000_000;
 
 /// The largest integer that TOML can hold.
 const MAX_INTEGER: u64 = i64::MAX as u64;
@@ -374,6 +377,20 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
         field!(SeveralOf {} of measure.modes),
     )
     .hashed("modes"),
+    setting(
+        "measure.loops",
+        "iterations of whole loops, which are measured in place of iterations by themselves",
+        &Counts {
+            to: MAX_LOOP,
+            // Manifests without them are the runs that they were before there was this key.
+            get: |manifest| {
+                let loops = &manifest.measure.loops;
+                (!loops.is_empty()).then(|| loops.clone())
+            },
+            set: |manifest, loops| manifest.measure.loops = loops,
+        },
+    )
+    .hashed("loops"),
     setting(
         "measure.verify",
         "check outputs against the oracle",

@@ -95,7 +95,7 @@ pub(super) const CONDITIONS: &[Column] = &[
     ),
     text(
         "mode",
-        "way of launching: `launch` by launch, or as one `graph`",
+        "how the program is run: `launch` by launch, as one `graph`, or as whole loops (`loop:100`)",
         MANIFEST,
     )
     .group(Group::Axis)

@@ -7,7 +7,9 @@ use sweeper::identity::{
     CacheState, Conditions, Digest, InputSource, ManifestHash, PointId, ProblemId, point_id,
     problem_id, run_id,
 };
+use sweeper::manifest::settings::Launching;
 use sweeper::manifest::{Manifest, Overrides, Sources, registry};
+use sweeper::mode::Mode;
 use sweeper_program::{CanonicalShape, Dtype, Parameters, Phase};
 
 use crate::support::{REGISTRY, manifest};
@@ -275,7 +277,7 @@ fn a_point_is_a_problem_and_how_it_is_measured() {
     let shape = |bound| CanonicalShape::new([("T".to_owned(), bound)]);
     let conditions = Conditions {
         cache: CacheState::Cold,
-        graph: false,
+        mode: Mode::Each(Launching::Launch),
         threads: 1,
     };
     let id = |backend, phase, bound, conditions| {
@@ -287,9 +289,13 @@ fn a_point_is_a_problem_and_how_it_is_measured() {
         ..conditions
     });
     let graph = Conditions {
-        graph: true,
+        mode: Mode::Each(Launching::Graph),
         ..conditions
     };
+    let [short, long] = [1, 100].map(|iterations| Conditions {
+        mode: Mode::Loop(iterations),
+        ..conditions
+    });
     let threads = Conditions {
         threads: 2,
         ..conditions
@@ -309,6 +315,8 @@ fn a_point_is_a_problem_and_how_it_is_measured() {
         id("fused", Phase::Forward, 64, hot),
         id("fused", Phase::Forward, 64, clean),
         id("fused", Phase::Forward, 64, graph),
+        id("fused", Phase::Forward, 64, short),
+        id("fused", Phase::Forward, 64, long),
         id("fused", Phase::Forward, 64, threads),
     ];
     for (index, other) in others.iter().enumerate() {
