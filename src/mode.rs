@@ -4,8 +4,21 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::manifest::settings::Launching;
 use crate::word::Word;
+
+/// How the work of a sample is launched on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Launching {
+    /// Launch by launch.
+    Launch,
+    /// As one CUDA graph.
+    Graph,
+}
+
+impl Word for Launching {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("launch", Launching::Launch), ("graph", Launching::Graph)];
+}
 
 /// The way in which a program is run for a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -242,8 +242,7 @@ pub trait Device {
     /// # Errors
     /// A refused launch or a lost device; a program that another process runs.
     fn run_loop(&mut self, _program: Prepared, _iterations: u32) -> Result<Sample, DeviceError> {
-        let reason = "whole loops are those of programs that run on the device itself";
-        Err(DeviceError::Unavailable(reason.to_owned()))
+        Err(no_loop())
     }
 
     /// Reads the results of a program's last sample, with the shapes of `specs`.
@@ -293,6 +292,12 @@ pub trait Device {
 /// The refusal of a kernel that a device can't run by itself.
 fn needs_runner(kernel: &Foreign) -> DeviceError {
     DeviceError::Launch(format!("`{}` is run by another process", kernel.name))
+}
+
+/// The refusal of whole loops.
+fn no_loop() -> DeviceError {
+    let reason = "whole loops are those of programs that run on the device itself";
+    DeviceError::Unavailable(reason.to_owned())
 }
 
 /// The keys of some artifacts, each once.

@@ -18,6 +18,7 @@ use super::sampling::Sampler;
 use super::tensors;
 use super::verify::{ProblemInstance, Verdict};
 use crate::device::{Artifact, Device, DeviceError, Job, Prepared, memory};
+use crate::mode::{Launching, Mode};
 use crate::row::outcome::{Cause, Checked, Flag, KernelUse, Measurement, Outcome, Status};
 
 /// Kernels by key.
@@ -215,11 +216,7 @@ impl<'a> BlockContext<'a> {
         }
         let program = program(self.instance.problem.as_ref(), point, device)?;
         let mut measurement = self.describe(point, &program);
-        if program.foreign().is_some() && point.mode.is_graph() {
-            let reason = "what another process runs is not launched as a graph";
-            let outcome = Outcome::without_measurement(Status::Unavailable, reason);
-            return Err(outcome.because_of(Cause::Device));
-        }
+        check_mode(point.mode, &program)?;
         let carries_state = program.updated().next().is_some();
         let foreign = program.foreign().filter(|_| device.computes());
         let runner = foreign.map(|foreign| foreign.runner);
@@ -428,6 +425,18 @@ impl VerifiedPoint<'_> {
     }
 }
 
+/// Refuses modes in which a program of another process can't be run.
+fn check_mode(mode: Mode, program: &Program) -> Result<(), Outcome> {
+    let reason = match mode {
+        Mode::Each(Launching::Launch) => return Ok(()),
+        _ if program.foreign().is_none() => return Ok(()),
+        Mode::Each(Launching::Graph) => "what another process runs is not launched as a graph",
+        Mode::Loop(_) => "what another process runs is not run as a loop",
+    };
+    let outcome = Outcome::without_measurement(Status::Unavailable, reason);
+    Err(outcome.because_of(Cause::Device))
+}
+
 /// Notes how long it took to make a program ready: by the device, or by the process that runs it.
 fn note_preparation(
     measurement: &mut Measurement,
@@ -525,8 +534,8 @@ mod tests {
     use super::*;
     use crate::device::null::Null;
     use crate::execute::protocol::Settings;
-    use crate::manifest::settings::Launching;
     use crate::manifest::settings::{Order, Stopping, Warmup};
+    use crate::mode::Launching;
     use crate::mode::Mode;
     use sweeper_program::inputs::InputKey;
     use sweeper_program::{Dtype, Parameters};

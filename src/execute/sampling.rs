@@ -276,7 +276,7 @@ mod tests {
     use crate::device::null::Null;
     use crate::device::{Job, Script};
     use crate::hardware::{DeviceIdentity, DeviceMemory};
-    use crate::manifest::settings::Launching;
+    use crate::mode::Launching;
     use sweeper_program::workload::TensorSpec;
     use sweeper_program::{Program, Target, Tensors};
 

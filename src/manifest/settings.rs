@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sweeper_program::workload::PublishedSampling;
 
+use crate::mode::Launching;
 use crate::status::Status;
 use crate::word::Word;
 
@@ -236,15 +237,6 @@ pub enum L2 {
     Hot,
 }
 
-/// How the work of a sample is launched on a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Launching {
-    /// Launch by launch.
-    Launch,
-    /// As one CUDA graph.
-    Graph,
-}
-
 /// `[limits]`: the resources that a sweep may use; no part of any identity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
@@ -422,11 +414,6 @@ impl Word for L2 {
         ("clean", L2::Clean),
         ("hot", L2::Hot),
     ];
-}
-
-impl Word for Launching {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("launch", Launching::Launch), ("graph", Launching::Graph)];
 }
 
 impl Word for PlotFormat {

@@ -15,8 +15,8 @@ use crate::grid::{Grid, Point};
 use crate::hardware::DeviceKind;
 use crate::identity::{CacheState, Conditions, PointId, ProblemId, point_id};
 use crate::manifest::Manifest;
-use crate::manifest::settings::{L2, Launching};
-use crate::mode::Mode;
+use crate::manifest::settings::L2;
+use crate::mode::{Launching, Mode};
 
 pub mod canonical;
 pub mod published;

@@ -13,8 +13,8 @@ use crate::device::{Device, cpu, cuda};
 use crate::execute::protocol::DeviceRequest;
 use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::manifest::Manifest;
-use crate::manifest::settings::{DeviceUse, Launching};
-use crate::mode::Mode;
+use crate::manifest::settings::DeviceUse;
+use crate::mode::{Launching, Mode};
 use crate::plan::{PlanDevice, conditions};
 
 /// The devices that a manifest asks for, at least one, all of one kind and architecture.

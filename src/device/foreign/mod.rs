@@ -12,7 +12,7 @@ use crate::row::outcome::Checked;
 
 use super::{
     Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, Sample, Unseen,
-    needs_runner,
+    needs_runner, no_loop,
 };
 
 /// Runs foreign kernels. Programs are numbered by each runner from 0 on for each problem.
@@ -228,10 +228,8 @@ impl Device for WithRunners {
     fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
         match self.place(program) {
             Place::Native(device, program) => device.run_loop(program, iterations),
-            Place::Runner(..) => {
-                let reason = "a program that another process runs is not run as a loop";
-                Err(DeviceError::Unavailable(reason.to_owned()))
-            }
+            // `execute` refuses such points before.
+            Place::Runner(..) => Err(no_loop()),
         }
     }
 

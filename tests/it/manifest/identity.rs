@@ -7,9 +7,8 @@ use sweeper::identity::{
     CacheState, Conditions, Digest, InputSource, ManifestHash, PointId, ProblemId, point_id,
     problem_id, run_id,
 };
-use sweeper::manifest::settings::Launching;
 use sweeper::manifest::{Manifest, Overrides, Sources, registry};
-use sweeper::mode::Mode;
+use sweeper::mode::{Launching, Mode};
 use sweeper_program::{CanonicalShape, Dtype, Parameters, Phase};
 
 use crate::support::{REGISTRY, manifest};
