@@ -143,7 +143,7 @@ fn runs(results: &Path, own: &RunIdentity, resolved: &str) -> Vec<(Recorded, Vec
 /// True if a row without a result tells of the program, not of the moment or of another point.
 fn is_lasting(row: &Row) -> bool {
     let of_the_point = !matches!(row.outcome.status, Status::Pruned | Status::Skipped);
-    let of_the_moment = [Cause::Surroundings, Cause::Time, Cause::Device];
+    let of_the_moment = [Cause::Surroundings, Cause::Time];
     of_the_point
         && !row
             .outcome

@@ -16,6 +16,7 @@ use crate::row::Row;
 use crate::row::outcome::Status;
 use crate::run;
 use crate::run::reuse::{Earlier, Reuse};
+use crate::word::Word;
 
 /// The record of a point in earlier runs.
 #[derive(Serialize)]
