@@ -21,7 +21,7 @@ const LINE_BUDGETS: [(&str, usize); 6] = [
     ("kernels/compiler/src", 26200),
     ("kernels/workloads/src", 17400),
     ("cache/src", 6200),
-    ("tests/it", 18300),
+    ("tests/it", 18400),
 ];
 
 /// Private words for things that the field has names for, and these names.
