@@ -82,6 +82,10 @@ pub fn show(manifest: &Manifest, target: &Target, screen: &Screen) -> Exit {
     }
     screen.line(&format!("{}: {}", manifest.name, manifest.about.trim()));
     show_points(&plan, target, screen);
+    let earlier = why::measured::earlier(&plan, target);
+    if let Some(text) = earlier.in_words(plan.points.len()) {
+        screen.line(&format!("edited     {text}"));
+    }
     show_sampling(&plan, screen);
     show_shapes(&plan, screen);
     show_kernels(&plan, target, screen);

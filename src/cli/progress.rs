@@ -285,6 +285,7 @@ impl<'a> Shown<'a> {
                 "event": "raised", "device": device, "ceiling": raised.kind,
                 "from_per_s": raised.from_per_s, "to_per_s": raised.to_per_s,
             }),
+            Event::Edited(text) => json!({ "event": "edited", "text": text }),
             Event::Warning(text) => json!({ "event": "warning", "text": text }),
         };
         self.screen.line(&line.to_string());
@@ -333,6 +334,7 @@ impl Progress for Shown<'_> {
                 left,
             } => self.row(row, label, *done, *left),
             Event::Raised { device, raised } => self.say(&raised_text(device, raised)),
+            Event::Edited(text) => self.say(text),
             Event::Warning(text) => self.bar.suspend(|| self.screen.warning(text)),
         }
     }

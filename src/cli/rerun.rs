@@ -16,6 +16,7 @@ use crate::record::recorded::Recorded;
 use crate::row::Row;
 use crate::row::outcome::Status;
 use crate::run::retry::Retry;
+use crate::run::reuse::Reuse;
 use crate::run::time::Allowed;
 use crate::run::{self as engine, Request};
 use crate::shard::Part;
@@ -71,7 +72,7 @@ pub fn rerun(args: &RerunArgs, screen: &Screen) -> Exit {
         retry: Retry::default(),
         part: Part::Whole,
         allowed: Allowed::default(),
-        reuse: false,
+        reuse: Reuse::Nothing,
         require_cached: false,
         skip_precompile: false,
         save_tensors: None,

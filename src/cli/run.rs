@@ -15,6 +15,7 @@ use crate::guides::BENCHMARK_RESULTS;
 use crate::manifest::Manifest;
 use crate::row::outcome::Status;
 use crate::run::retry::Retry;
+use crate::run::reuse::Reuse;
 use crate::run::time::{self, Allowed};
 use crate::run::{self, Ended, Request};
 use crate::shard::{Part, Shard};
@@ -131,7 +132,11 @@ fn request(args: &RunArgs, manifest: &Manifest, screen: &Screen) -> Result<Reque
         fresh: args.fresh,
         part: args.shard.map_or(Part::Whole, Part::Shard),
         allowed: Allowed::here(Instant::now(), args.max_time),
-        reuse: args.reuse,
+        reuse: match (args.reuse, args.fresh) {
+            (true, _) => Reuse::All,
+            (false, true) => Reuse::Nothing,
+            (false, false) => Reuse::Unedited,
+        },
         require_cached: args.require_cached,
         skip_precompile: args.skip_precompile,
         save_tensors: args.save_tensors.as_deref().map(absolute),

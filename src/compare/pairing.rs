@@ -147,7 +147,8 @@ fn choose(sides: [&[Source]; 2]) -> PairedBy {
     };
     let ids = sides.map(|sources| {
         let entries = sources.iter().flat_map(|source| &source.entries);
-        entries.map(|entry| entry.point).collect::<BTreeSet<_>>()
+        let id = |entry: &Entry| Some(identity(entry).unwrap_or(entry.point?.0.hex()));
+        entries.map(id).collect::<BTreeSet<_>>()
     });
     if ids.iter().any(|ids| ids.contains(&None)) {
         return by_axes("some rows have no identity");
@@ -201,9 +202,20 @@ fn text(entry: &Entry, name: &str) -> Option<String> {
     entry.axis(name).map(|value| value.to_string())
 }
 
+/// The identity of an entry's point without that of its backend's source, so that a backend is
+/// paired with its edited self; none where the file lacks a part of it.
+fn identity(entry: &Entry) -> Option<String> {
+    let (problem, threads) = (entry.problem?.0.hex(), entry.threads?);
+    let (l2, mode) = (entry.l2.as_ref()?, entry.mode.as_ref()?);
+    let (backend, phase, canonical) = (&entry.backend, entry.phase.name(), &entry.canonical);
+    Some(format!(
+        "{problem} {backend} {phase} {canonical:?} {l2} {mode} {threads}"
+    ))
+}
+
 fn key(entry: &Entry, by: &PairedBy) -> String {
     match (by, entry.point) {
-        (PairedBy::Point, Some(point)) => point.0.hex(),
+        (PairedBy::Point, Some(point)) => identity(entry).unwrap_or_else(|| point.0.hex()),
         (PairedBy::Point, None) => String::new(),
         (PairedBy::Axes { names, .. }, _) => {
             let mut key = String::new();

@@ -507,7 +507,19 @@ impl BackendDeclaration {
         is_argument || self.mutates.iter().any(|name| name == tensor)
     }
 
-    /// The identity of the implementation: source, options, geometry.
+    /// The identity of the implementation alone: which of its configurations are measured is in the
+    /// names of these.
+    pub fn implementation_digest(&self) -> Digest {
+        let alone = BackendDeclaration {
+            tune: Vec::new(),
+            sample: None,
+            ..self.clone()
+        };
+        alone.digest()
+    }
+
+    /// The identity of the implementation and its configurations: source, options, geometry, tuned
+    /// values.
     pub fn digest(&self) -> Digest {
         let mut portable = self.clone();
         if let Implementation::Python(function) = &mut portable.implementation {

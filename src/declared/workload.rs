@@ -84,10 +84,20 @@ impl Declared {
 
     /// The identity of a declared backend's source, options and geometry.
     pub fn backend_digest(&self, backend: &str) -> Option<Digest> {
+        Some(self.declaration_of(backend)?.digest())
+    }
+
+    /// The identity of a backend's implementation, which its points have; none if it is not the
+    /// manifest's.
+    pub fn implementation_digest(&self, backend: &str) -> Option<Digest> {
+        Some(self.declaration_of(backend)?.implementation_digest())
+    }
+
+    fn declaration_of(&self, backend: &str) -> Option<&BackendDeclaration> {
         let family = family_of(backend);
         let mut backends = self.backends.all.iter();
         let found = backends.find(|backend| backend.declaration.name == family)?;
-        Some(found.declaration.digest())
+        Some(&found.declaration)
     }
 
     /// The interpreters that execute its functions in Python.

@@ -44,6 +44,8 @@ pub struct Grid<'m> {
     problems: Vec<ProblemId>,
     skips: Vec<Skip>,
     counts: Vec<Counts>,
+    /// Of each case's backends: a digest of sources, which takes longer than a point.
+    implementations: Vec<Vec<String>>,
 }
 
 /// The scripted answer of the null device for a point.
@@ -71,6 +73,7 @@ impl<'m> Grid<'m> {
             problems: Vec::new(),
             skips: Vec::new(),
             counts: Vec::new(),
+            implementations: manifest.cases.iter().map(implementations).collect(),
         };
         let mut merger = Merger::default();
         for (index, (case, layout)) in manifest.cases.iter().zip(&layouts).enumerate() {
@@ -150,6 +153,11 @@ impl<'m> Grid<'m> {
     /// The backend of a point.
     pub fn backend(&self, point: Point) -> &'static BackendInfo {
         self.case(point).backends[usize::from(point.backend)].0
+    }
+
+    /// The identity of a point's backend: its name, and the digest of what a manifest declares.
+    pub fn implementation(&self, point: Point) -> &str {
+        &self.implementations[usize::from(point.case)][usize::from(point.backend)]
     }
 
     /// The axes that exist for a point, in order, defaults of the workload included.
@@ -307,6 +315,13 @@ fn answer(script: &NullScript, slots: &[Operand<'_>]) -> Result<NullAnswer, Eval
 }
 
 /// Why a combination is a declared skip.
+fn implementations(case: &Case) -> Vec<String> {
+    let backends = case.backends.iter();
+    backends
+        .map(|backend| case.workload.implementation_identity(backend.0.name))
+        .collect()
+}
+
 fn reason(case: &Case, verdict: &Verdict) -> Option<Arc<str>> {
     match verdict {
         Verdict::Kept => None,

@@ -92,6 +92,18 @@ impl KnownWorkload {
             None => backend.to_owned(),
         }
     }
+
+    /// The identity of a backend in its points: its name, and where the manifest declares it the
+    /// digest of its implementation, so that an edited source makes other points.
+    pub fn implementation_identity(&self, backend: &str) -> String {
+        match self
+            .declared
+            .and_then(|declared| declared.implementation_digest(backend))
+        {
+            Some(digest) => format!("{backend} {}", digest.hex()),
+            None => backend.to_owned(),
+        }
+    }
 }
 
 /// A backend of a workload; equal by name.

@@ -17,12 +17,14 @@ pub struct Change {
     pub to: Option<String>,
 }
 
-/// The keys in which two resolved manifests differ, without keys that are no part of the identity.
+/// The keys in which two resolved manifests differ, without keys that are no part of the identity;
+/// files of backends first.
 pub fn changes(from: &str, to: &str) -> Vec<Change> {
     let [from, to] = [from, to].map(keys);
     let mut names: Vec<&String> = from.keys().chain(to.keys()).collect();
     names.sort();
     names.dedup();
+    names.sort_by_key(|name| !(name.starts_with("backend.") && name.contains(".digests.")));
     let differing = names
         .into_iter()
         .filter(|name| from.get(*name) != to.get(*name));

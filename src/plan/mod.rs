@@ -148,7 +148,7 @@ impl<'m> Outline<'m> {
             let point = self.grid.points()[index as usize];
             let problem = self.grid.problem_id(index as usize);
             let canonical = self.canonical.shape(index as usize);
-            let backend = self.grid.backend(point).name;
+            let backend = self.grid.implementation(point);
             let conditions = conditions(manifest, self.device.kind, mode);
             point_id(problem, backend, point.phase, canonical, conditions)
         };
@@ -394,6 +394,7 @@ fn plan_block(
         let point = grid.points()[index as usize];
         let shape = canonical.shape(index as usize);
         let backend = grid.backend(point).name;
+        let implementation = grid.implementation(point);
         let facts = match &made {
             Ok(problem) => Facts::of(problem.as_ref(), point, backend, shape, device, kernels),
             Err(reason) => Err(Refusal::Undefined(reason.clone())),
@@ -406,7 +407,13 @@ fn plan_block(
             let conditions = conditions(grid.manifest(), device.kind, mode);
             Planned {
                 point,
-                id: point_id(block.problem, backend, point.phase, shape, conditions),
+                id: point_id(
+                    block.problem,
+                    implementation,
+                    point.phase,
+                    shape,
+                    conditions,
+                ),
                 mode,
                 shape: canonical.number(index as usize) as u32,
                 kernels: facts.kernels.clone(),

@@ -47,7 +47,7 @@ mod points;
 mod remaining;
 mod resume;
 mod work;
-mod reuse;
+pub mod reuse;
 mod timed;
 mod telling;
 pub mod time;
@@ -66,6 +66,7 @@ use calibration::Calibrator;
 use keeper::Keeper;
 use resume::Resumed;
 use retry::Retry;
+use reuse::Reuse;
 use rows::Measured;
 use session::Session;
 use surroundings::{Parts, Surroundings};
@@ -89,8 +90,8 @@ pub struct Request {
     pub part: Part,
     /// How long the run may take.
     pub allowed: Allowed,
-    /// Take results of earlier runs where they are those of this one.
-    pub reuse: bool,
+    /// The earlier runs whose results are taken where they are those of this one.
+    pub reuse: Reuse,
     /// Fail instead of compiling.
     pub require_cached: bool,
     /// Compile when a block needs it, not all ahead.
@@ -158,6 +159,8 @@ pub enum Event<'a> {
         /// The raised ceilings.
         raised: &'a ceilings_file::Raised,
     },
+    /// Sources were edited since an earlier run: which, and what is measured again.
+    Edited(&'a str),
     /// Something that people should know.
     Warning(&'a str),
 }
@@ -362,9 +365,7 @@ fn measure(
     let mut session = Session::new(surroundings, plan, measured, parts);
     session.learn(&contents)?;
     session.begin(&folder)?;
-    if surroundings.request.reuse {
-        session.reuse(&begun.identity)?;
-    }
+    session.reuse(&begun.identity)?;
     session.measure_all(supervisors)?;
     session.end(run, &folder, reused)
 }

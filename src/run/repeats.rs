@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use super::retry::Retry;
+use super::reuse::Reuse;
 use super::time::Allowed;
 use super::{Ended, Event, Progress, Request, RunError, run};
 use crate::execute::supervisor::WorkerCommand;
@@ -54,7 +55,7 @@ impl Repeats {
             resolved: manifest.resolved_toml(),
             part: Part::Whole,
             allowed: Allowed::default(),
-            reuse: false,
+            reuse: Reuse::Nothing,
             command: std::env::args().collect(),
             fresh: false,
             retry: Retry::default(),

@@ -1,50 +1,154 @@
 //! Results of earlier runs that this one can take: those of equal points, settings of measurement,
-//! program and device.
+//! program and device. A point's identity has the digest of its backend's source, so that a point
+//! of an edited one is another point, and never taken.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::identity::{PointId, RunId};
+use crate::manifest::Manifest;
+use crate::manifest::difference::{self, Change};
 use crate::record::environment::RunIdentity;
 use crate::record::find;
 use crate::record::recorded::Recorded;
 use crate::row::Row;
-use crate::row::outcome::Status;
+use crate::row::outcome::{Cause, Status};
 
 /// Sections of a manifest that say how points are measured.
 const MEASURING: [&str; 2] = ["measure", "null"];
 
+/// Keys of the backends that a manifest declares.
+const BACKENDS: &str = "backend.";
+
+/// Whose results are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// None.
+    Nothing,
+    /// Those of runs from which this one differs in declared backends alone: their sources were
+    /// edited, and the points of other backends need no measurement.
+    Unedited,
+    /// The right results of all earlier runs.
+    All,
+}
+
 /// Results of some points.
 pub(super) type Results = HashMap<PointId, (RunId, Row)>;
 
-/// The right results of `wanted` points in runs below `results`, newest run first.
-pub(super) fn find(
-    results: &Path,
-    own: &RunIdentity,
-    manifest: &str,
-    wanted: &HashSet<PointId>,
-) -> Results {
-    let mut found = Results::new();
-    let measuring = measuring(manifest);
-    let runs = find::list(results).unwrap_or_default().runs;
-    for run in runs.into_iter().filter_map(|found| found.run.ok()) {
-        let is_alike = run.environment.identity.run != own.run
-            && is_alike(own, &run)
-            && run
-                .manifest_text()
-                .is_ok_and(|text| self::measuring(&text) == measuring);
-        let Some(contents) = is_alike.then(|| run.contents().ok()).flatten() else {
-            continue;
+/// What earlier runs have of a run.
+#[derive(Default)]
+pub struct Earlier {
+    /// The newest run that differs in declared backends alone, and in which of their keys.
+    pub edited: Option<(RunId, Vec<Change>)>,
+    pub(super) results: Results,
+}
+
+impl Earlier {
+    /// The results of `wanted` points in earlier runs, newest run first.
+    pub fn find(
+        reuse: Reuse,
+        own: &RunIdentity,
+        manifest: &Manifest,
+        resolved: &str,
+        wanted: &HashSet<PointId>,
+    ) -> Self {
+        let mut earlier = Earlier::default();
+        let mut cases = manifest.cases.iter();
+        let is_declared = cases.any(|case| case.workload.declared.is_some());
+        if reuse == Reuse::Nothing || (reuse == Reuse::Unedited && !is_declared) {
+            return earlier;
+        }
+        let mut runs = runs(&manifest.output.dir, own, resolved);
+        runs.sort_by(|(one, _), (other, _)| {
+            let started = |run: &Recorded| run.environment.started_unix_s;
+            started(other).total_cmp(&started(one))
+        });
+        for (run, changes) in runs {
+            let is_edited = !changes.is_empty()
+                && changes
+                    .iter()
+                    .all(|change| change.key.starts_with(BACKENDS));
+            if is_edited || reuse == Reuse::All {
+                earlier.take(&run, is_edited, wanted);
+            }
+            if is_edited && earlier.edited.is_none() {
+                earlier.edited = Some((run.environment.identity.run, changes));
+            }
+        }
+        earlier
+    }
+
+    /// Of edited runs the rows without a result, too: the next attempt of a run keeps them as well.
+    fn take(&mut self, run: &Recorded, is_edited: bool, wanted: &HashSet<PointId>) {
+        let Ok(contents) = run.contents() else {
+            return;
         };
         let rows = (0..contents.len()).filter(|&index| wanted.contains(&contents.point(index)));
         for row in rows.filter_map(|index| contents.row(index).ok()) {
-            if row.outcome.status == Status::Ok && !found.contains_key(&row.point) {
+            if row.outcome.status == Status::Ok || (is_edited && is_lasting(&row)) {
                 let from = row.reused_from.unwrap_or(run.environment.identity.run);
-                found.insert(row.point, (from, row));
+                self.results.entry(row.point).or_insert((from, row));
             }
         }
     }
-    found
+
+    /// True if there is a result of the point.
+    pub fn has(&self, point: PointId) -> bool {
+        self.results.contains_key(&point)
+    }
+
+    /// How many points have results.
+    pub fn len(&self) -> usize {
+        self.results.len()
+    }
+
+    /// True if no point has a result.
+    pub fn is_empty(&self) -> bool {
+        self.results.is_empty()
+    }
+
+    /// The first file or key that was edited, and how many points are not measured again; none if
+    /// nothing was edited.
+    pub fn in_words(&self, points: usize) -> Option<String> {
+        let (run, changes) = self.edited.as_ref()?;
+        let Change { key, .. } = changes.first()?;
+        let others = match changes.len() - 1 {
+            0 => String::new(),
+            count => format!(" and {count} more"),
+        };
+        Some(format!(
+            "{key}{others} changed since run {run}: {} of {points} points are to be measured, {} are taken from earlier runs",
+            points - self.len(),
+            self.len()
+        ))
+    }
+}
+
+/// Runs that differ in their manifests alone and measure alike, each with the keys that differ.
+fn runs(results: &Path, own: &RunIdentity, resolved: &str) -> Vec<(Recorded, Vec<Change>)> {
+    let wanted = measuring(resolved);
+    let runs = find::list(results).unwrap_or_default().runs;
+    let runs = runs.into_iter().filter_map(|found| found.run.ok());
+    runs.filter_map(|run| {
+        if run.environment.identity.run == own.run || !is_alike(own, &run) {
+            return None;
+        }
+        let text = run.manifest_text().ok()?;
+        let changes = difference::changes(&text, resolved);
+        (measuring(&text) == wanted).then_some((run, changes))
+    })
+    .collect()
+}
+
+/// True if a row without a result tells of the program, not of the moment or of another point.
+fn is_lasting(row: &Row) -> bool {
+    let of_the_point = !matches!(row.outcome.status, Status::Pruned | Status::Skipped);
+    let of_the_moment = [Cause::Surroundings, Cause::Time];
+    of_the_point
+        && !row
+            .outcome
+            .cause
+            .is_some_and(|cause| of_the_moment.contains(&cause))
 }
 
 /// True if only the manifests differ.

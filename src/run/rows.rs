@@ -182,7 +182,7 @@ impl<'a> RowMaker<'a> {
             let parameters = grid.parameters(skip.point);
             let workload = case.workload.identity();
             let problem = problem_id(&workload, &parameters, case.dtype, inputs);
-            let backend = grid.backend(skip.point).name;
+            let backend = grid.implementation(skip.point);
             let shape = sweeper_program::CanonicalShape::default();
             let conditions = conditions(manifest, self.plan.device.kind, mode);
             let id = point_id(problem, backend, skip.point.phase, &shape, conditions);

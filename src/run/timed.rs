@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::Event;
 use super::RunError;
 use super::anchors::ANCHOR;
 use super::dispatch::Dispatch;
-use super::reuse;
+use super::reuse::Earlier;
 use super::session::Session;
 use super::time::{self, Over};
 use crate::plan::PlannedBlock;
@@ -135,11 +136,14 @@ impl<'a> Session<'a> {
             .filter(|&number| !self.is_finished(number))
             .collect();
         let ids = left.iter().map(|&number| plan.points[number as usize].id);
-        let results = &self.manifest.output.dir;
-        let mut found = reuse::find(results, own, &self.request.resolved, &ids.collect());
+        let (how, resolved) = (self.request.reuse, &self.request.resolved);
+        let mut found = Earlier::find(how, own, self.manifest, resolved, &ids.collect());
+        if let Some(text) = found.in_words(left.len()) {
+            self.progress.event(&Event::Edited(&text));
+        }
         for number in left {
             let point = &plan.points[number as usize];
-            let Some((run, earlier)) = found.remove(&point.id) else {
+            let Some((run, earlier)) = found.results.remove(&point.id) else {
                 continue;
             };
             let mut row = self.maker.describe(point);
@@ -152,6 +156,7 @@ impl<'a> Session<'a> {
             row.reused_from = Some(run);
             row.earlier_rows = self.tries.get(&row.point).copied().unwrap_or(0);
             self.journal.write(&row).map_err(FolderError::from)?;
+            self.pruner.learn(&row);
             self.finished.insert(row.point);
             self.taken += 1;
             self.written += 1;

@@ -12,8 +12,11 @@ use crate::plan::{Plan, Planned};
 use crate::record::environment::RunIdentity;
 use crate::record::find;
 use crate::record::recorded::Recorded;
+use crate::row::Row;
 use crate::row::outcome::Status;
 use crate::run;
+use crate::run::reuse::{Earlier, Reuse};
+use crate::word::Word;
 
 /// The record of a point in earlier runs.
 #[derive(Serialize)]
@@ -21,28 +24,61 @@ use crate::run;
 pub(super) enum Before {
     /// The run that `sweeper run` would go on with has it.
     Measured { run: RunId, status: Status },
+    /// Another run has it, from which `sweeper run` takes it: these keys of other backends changed.
+    Taken { run: RunId, changes: Vec<Change> },
     /// Another run has it, which differs in these fields: from its values to those of now.
     Elsewhere { run: RunId, changes: Vec<Change> },
     /// No run has it.
     Never { folder: String },
 }
 
-pub(super) fn of(plan: &Plan<'_>, point: &Planned, target: &Target) -> Before {
+/// What earlier runs have of a plan's points, where declared backends were edited since.
+pub fn earlier(plan: &Plan<'_>, target: &Target) -> Earlier {
+    let manifest = plan.manifest();
+    let mut cases = manifest.cases.iter();
+    if !cases.any(|case| case.workload.declared.is_some()) {
+        return Earlier::default();
+    }
+    let wanted = plan.points.iter().map(|point| point.id).collect();
+    let (identity, resolved) = (identity(plan, target), manifest.resolved_toml());
+    Earlier::find(Reuse::Unedited, &identity, manifest, &resolved, &wanted)
+}
+
+/// The identity of the run that would start now.
+fn identity(plan: &Plan<'_>, target: &Target) -> RunIdentity {
     let manifest = plan.manifest();
     let (dir, _) = place::cache_dir(Some(manifest));
     let toolchain = place::toolchain(dir.exists().then_some(dir.as_path()));
     let kind = plan.device.kind;
-    let identity = RunIdentity::new(
+    RunIdentity::new(
         manifest.hash(),
         target.devices.clone(),
         run::toolchain_for(kind, &toolchain).identity(kind),
         run::interpreters(manifest),
-    );
+    )
+}
+
+/// True if a row is about the point, or was before its backend was edited.
+fn is_about(row: &Row, plan: &Plan<'_>, point: &Planned) -> bool {
+    let is_it = |number: &u32| plan.points[*number as usize].id == point.id;
+    let block = plan
+        .blocks
+        .iter()
+        .find(|block| block.points.iter().any(is_it));
+    let is_its_problem = block.is_some_and(|block| block.problem == row.problem);
+    let is_its_backend = row.backend == plan.grid.backend(point.point).name;
+    let is_alike = row.phase == point.point.phase && row.mode == point.mode.word();
+    row.point == point.id || (is_its_problem && is_its_backend && is_alike)
+}
+
+pub(super) fn of(plan: &Plan<'_>, point: &Planned, target: &Target) -> Before {
+    let manifest = plan.manifest();
+    let identity = identity(plan, target);
     let found = find::list(&manifest.output.dir).unwrap_or_default().runs;
     let runs = found.into_iter().filter_map(|found| found.run.ok());
     let has_it = runs.filter_map(|run| {
         let rows = run.rows().unwrap_or_default();
-        let row = rows.into_iter().find(|row| row.point == point.id)?;
+        let row = rows.into_iter().find(|row| is_about(row, plan, point))?;
         Some((run, row.outcome.status))
     });
     let has_it: Vec<(Recorded, Status)> = has_it.collect();
@@ -52,6 +88,10 @@ pub(super) fn of(plan: &Plan<'_>, point: &Planned, target: &Target) -> Before {
             run: of_run(run),
             status: *status,
         };
+    }
+    let earlier = earlier(plan, target);
+    if let (true, Some((run, changes))) = (earlier.has(point.id), earlier.edited) {
+        return Before::Taken { run, changes };
     }
     let changes = |run: &Recorded| changes(run, &identity, &manifest.resolved_toml());
     let nearest = has_it.iter().map(|(run, _)| (of_run(run), changes(run)));
@@ -98,16 +138,27 @@ impl fmt::Display for Before {
                 "measured: run {run} has it as {status}; --fresh measures it again"
             ),
             Before::Never { folder } => write!(out, "to be measured: no run in {folder} has it"),
+            Before::Taken { run, changes } => {
+                write!(
+                    out,
+                    "not to be measured: taken from run {run}; since then, of other backends"
+                )?;
+                list(out, changes)
+            }
             Before::Elsewhere { run, changes } => {
                 write!(out, "to be measured: run {run} has it, but since then")?;
-                let none = "(none)";
-                for Change { key, from, to } in changes {
-                    let from = from.as_deref().unwrap_or(none);
-                    let to = to.as_deref().unwrap_or(none);
-                    write!(out, "\n  {key}: {from} -> {to}")?;
-                }
-                Ok(())
+                list(out, changes)
             }
         }
     }
+}
+
+fn list(out: &mut fmt::Formatter<'_>, changes: &[Change]) -> fmt::Result {
+    let none = "(none)";
+    for Change { key, from, to } in changes {
+        let from = from.as_deref().unwrap_or(none);
+        let to = to.as_deref().unwrap_or(none);
+        write!(out, "\n  {key}: {from} -> {to}")?;
+    }
+    Ok(())
 }

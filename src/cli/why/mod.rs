@@ -12,7 +12,7 @@ use crate::plan::query::Query;
 use crate::plan::{Plan, Planned};
 
 mod left_out;
-mod measured;
+pub mod measured;
 pub mod kernels;
 
 use left_out::LeftOut;

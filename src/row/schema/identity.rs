@@ -143,7 +143,7 @@ pub(super) const ORIGIN: &[Column] = &[
     ),
     text(
         "reused_from",
-        "earlier run that the result was taken from (`--reuse`); empty where it was measured in this run",
+        "earlier run that the result was taken from (`--reuse`, or other backends were edited); empty where it was measured in this run",
         "run",
     )
     .group(Group::Identity)

@@ -18,6 +18,7 @@ use crate::support::resolve;
 mod adversaries;
 mod commands;
 mod definition;
+mod edited;
 
 fn declared(name: &str) -> PathBuf {
     Path::new("tests/manifests/declared").join(name)

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{copied, rows};
-use crate::place::{Place, code, text};
+use crate::place::{Place, code, column, text};
 use crate::support::has_package;
 
 const ONLY: &str = "--set=case.affine.backends=[\"right\", \"native\"]";
@@ -51,10 +51,17 @@ fn an_edited_module_measures_its_backend_again_and_no_other() {
     fs::write(&path, edited).unwrap();
     let ran = folder.sweeper(&["run", "adversaries.toml", ONLY]);
     assert_eq!(code(&ran), 0, "{}", text(&ran));
+    let said = text(&ran);
+    assert!(said.contains(".digests.helper.py and"), "{said}");
     let runs: Vec<_> = fs::read_dir(folder.path("results")).unwrap().collect();
     assert_eq!(runs.len(), 2, "an edited file is another run");
     let second = runs.into_iter().map(|run| run.unwrap().path());
     let second = second.filter(|run| *run != first).collect::<Vec<_>>();
+    let records = fs::read_to_string(second[0].join("records.csv")).unwrap();
+    let taken = column(&records, "reused_from");
+    for (backend, from) in column(&records, "backend").iter().zip(&taken) {
+        assert_eq!(from.is_empty(), backend == "right", "{backend}: {said}");
+    }
     let compared = folder.sweeper(&[
         "compare",
         first.to_str().unwrap(),
