@@ -16,12 +16,12 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 78900),
+    ("src", 79200),
     ("kernels/program/src", 4000),
     ("kernels/compiler/src", 26200),
     ("kernels/workloads/src", 17400),
     ("cache/src", 6200),
-    ("tests/it", 18300),
+    ("tests/it", 18500),
 ];
 
 /// Private words for things that the field has names for, and these names.
