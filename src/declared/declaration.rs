@@ -169,6 +169,8 @@ pub enum Reference {
     /// An elementwise expression of the inputs for each output, evaluated in f64. Inputs are
     /// broadcast as NumPy does.
     Expr(BTreeMap<String, String>),
+    /// A function in Python, called with f64 on a CPU, in a process of its own.
+    Python(Box<PythonDeclaration>),
     /// There is none: rows say `checked = none`.
     None,
 }
@@ -483,6 +485,9 @@ impl ProblemDeclaration {
         let mut portable = self.clone();
         for file in &mut portable.files {
             file.path.clear();
+        }
+        if let Reference::Python(function) = &mut portable.reference {
+            **function = function.without_place();
         }
         digest(&portable)
     }

@@ -1,12 +1,18 @@
 //! A declared problem: tensors, right answer, tolerance, work.
 
+use std::collections::BTreeMap;
+
 use sweeper_program::check::{Check, Metric, TensorCheck, as_f64, compare};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::workload::{ParameterInfo, TensorSpec, Work};
-use sweeper_program::{Dtype, Element, Tensor, Tensors, Value, with_element_type};
+use sweeper_program::{
+    Dtype, Element, Foreign, Phase, Runner, Tensor, Tensors, Value, with_element_type,
+};
 
 use super::declaration::{ProblemDeclaration, Reference, TensorDeclaration, Tolerance};
 use super::fill::Filler;
+use super::program::ProblemTensors;
+use super::python::Function;
 use super::reference::{Elementwise, derived_tolerance, given, reference_scope, strides};
 use super::scope::{compile, compile_all, fill_scope, operands, problem_scope, real, reals, size};
 use crate::expression::{Expression, Operand, Precision};
@@ -72,6 +78,8 @@ pub(super) struct Definition {
     fills: Vec<Filler>,
     outputs: Vec<Shaped>,
     reference: Option<Elementwise>,
+    /// The reference in Python.
+    function: Option<Function>,
     flops: Option<Expression>,
     bytes: Option<Expression>,
 }
@@ -102,7 +110,13 @@ impl Definition {
                 let scope = reference_scope(parameters, names);
                 Some(Elementwise::new(texts, &scope)?)
             }
-            Reference::None => None,
+            Reference::Python(_) | Reference::None => None,
+        };
+        let function = match &declaration.reference {
+            Reference::Python(function) => {
+                Some(Function::new(function, &scope, parameters.len(), &[])?)
+            }
+            Reference::Expr(_) | Reference::None => None,
         };
         let optional = |text: &Option<String>| {
             let compiled = text.as_ref().map(|text| compile(text, &scope));
@@ -121,14 +135,15 @@ impl Definition {
                 .map(|output| Shaped::new(&output.tensor, &scope))
                 .collect::<Result<_, _>>()?,
             reference,
+            function,
             flops: optional(&declaration.flops)?,
             bytes: optional(&declaration.bytes)?,
             declaration,
         })
     }
 
-    /// True where there is a right answer.
-    pub(super) fn has_reference(&self) -> bool {
+    /// True where inputs are broadcast to outputs.
+    fn is_elementwise(&self) -> bool {
         self.reference.is_some()
     }
 
@@ -145,7 +160,7 @@ impl Definition {
                 .collect()
         };
         let (inputs, outputs) = (specs(&self.inputs)?, specs(&self.outputs)?);
-        if self.has_reference() {
+        if self.is_elementwise() {
             for (output, input) in outputs
                 .iter()
                 .flat_map(|output| inputs.iter().map(move |input| (output, input)))
@@ -200,6 +215,44 @@ impl Definition {
         answers.collect()
     }
 
+    /// The call of the reference in Python, if there is one: with real numbers of
+    /// type f64, or of f32 where the tolerance is derived.
+    pub(super) fn foreign_oracle(&self, sizes: &Sizes, dtype: Dtype) -> Option<Foreign> {
+        let function = self.function.as_ref()?;
+        if dtype == Dtype::F32 && self.declaration.tolerance != Tolerance::Derived {
+            return None;
+        }
+        let typed = |specs: &[TensorSpec]| -> Vec<TensorSpec> {
+            let typed = |spec: &TensorSpec| TensorSpec {
+                dtype: if spec.dtype.is_real() {
+                    dtype
+                } else {
+                    spec.dtype
+                },
+                ..spec.clone()
+            };
+            specs.iter().map(typed).collect()
+        };
+        let (inputs, outputs) = (typed(&sizes.inputs), typed(&sizes.outputs));
+        let tensors = ProblemTensors {
+            inputs: &inputs,
+            outputs: &outputs,
+            initial: BTreeMap::new(),
+            parameters: &sizes.values,
+            dtype,
+            phase: Phase::Forward,
+        };
+        // That each output is computed was checked with the manifest, and parameters have values.
+        let request = function.request(&[], &tensors, &operands(&sizes.values));
+        let request = request.ok()?;
+        Some(Foreign {
+            runner: Runner::Python,
+            name: "the reference".to_owned(),
+            is_deterministic: true,
+            request,
+        })
+    }
+
     fn evaluate(
         &self,
         sizes: &Sizes,
@@ -213,7 +266,8 @@ impl Definition {
         reference.evaluate(output, &parameters, &given, precision)
     }
 
-    /// Operations of [`Definition::oracle`]; without end where there is none.
+    /// Operations of [`Definition::oracle`]; without end where there is none, or where another
+    /// process is asked, which has a time limit.
     pub(super) fn oracle_operations(&self, sizes: &Sizes) -> f64 {
         match &self.reference {
             // Walking a tree costs about as much as an exponential, each node.
@@ -228,12 +282,17 @@ impl Definition {
         sizes: &Sizes,
         inputs: &Tensors,
         outputs: &Tensors,
-        expected: &Tensors,
+        answers: &Tensors,
     ) -> Check {
         let judged = sizes.outputs.iter().filter_map(|spec| {
-            let expected = expected.get(&spec.name)?;
+            let expected = answers.get(&spec.name)?;
             let out = outputs.get(&spec.name);
-            Some(self.judge(sizes, spec, inputs, out, expected))
+            let in_f32 = || {
+                let by_function = || Some(answers.get(&in_f32(&spec.name))?.as_f64()?.to_vec());
+                let by_expression = self.evaluate(sizes, spec, inputs, Precision::F32);
+                by_expression.or_else(by_function)
+            };
+            Some(self.judge(spec, in_f32, out, expected))
         });
         Check {
             tensors: judged.collect(),
@@ -242,9 +301,8 @@ impl Definition {
 
     fn judge(
         &self,
-        sizes: &Sizes,
         spec: &TensorSpec,
-        inputs: &Tensors,
+        in_f32: impl FnOnce() -> Option<Vec<f64>>,
         out: Option<&Tensor>,
         expected: &Tensor,
     ) -> TensorCheck {
@@ -256,9 +314,9 @@ impl Definition {
         let exact = expected.as_f64().unwrap_or_default();
         let stated = match &self.declaration.tolerance {
             Tolerance::L2(tolerances) => tolerances.get(&spec.name).copied(),
-            Tolerance::Derived if spec.dtype.is_real() => self
-                .evaluate(sizes, spec, inputs, Precision::F32)
-                .map(|in_f32| derived_tolerance(spec.dtype, exact, &in_f32)),
+            Tolerance::Derived if spec.dtype.is_real() => {
+                in_f32().map(|in_f32| derived_tolerance(spec.dtype, exact, &in_f32))
+            }
             Tolerance::Derived | Tolerance::Exact => None,
         };
         if let Some(tolerance) = stated {
@@ -271,6 +329,11 @@ impl Definition {
         let rounded = Tensor::f64(spec.shape.clone(), rounded);
         compare(&spec.name, out, &rounded, Metric::MaxRelative, EXACT)
     }
+}
+
+/// The name under which answers have what the reference computes in f32, for a derived tolerance.
+pub fn in_f32(output: &str) -> String {
+    format!("{output} in f32")
 }
 
 /// Where the right answer is infinite or NaN in `dtype`, or where `dtype` can't hold it: both

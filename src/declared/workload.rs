@@ -10,15 +10,15 @@ use sweeper_program::workload::{
     TensorInfo, TensorSpec, Work, WorkloadInfo,
 };
 use sweeper_program::{
-    CanonicalShape, Dtype, Parameters, Phase, Problem, Program, Refusal, Target, Tensor, Tensors,
-    Value, Workload,
+    CanonicalShape, Dtype, Foreign, Parameters, Phase, Problem, Program, Refusal, Target, Tensor,
+    Tensors, Value, Workload,
 };
 use sweeper_workloads::registry;
 
 use super::backend::Backend;
 use super::declaration::{
     BackendDeclaration, Declaration, DeclaredKind, Implementation, ParameterDeclaration,
-    ProblemDeclaration, TensorDeclaration,
+    ProblemDeclaration, Reference, TensorDeclaration,
 };
 use super::definition::{Definition, Sizes};
 use super::program::ProblemTensors;
@@ -102,11 +102,18 @@ impl Declared {
 
     /// The interpreters that execute its functions in Python.
     pub fn interpreters(&self) -> impl Iterator<Item = &str> {
+        let reference = self.definition.iter();
+        let reference = reference.filter_map(|held| match &held.declaration.reference {
+            Reference::Python(function) => Some(&**function),
+            Reference::Expr(_) | Reference::None => None,
+        });
         let backends = self.backends.all.iter();
-        backends.filter_map(|backend| match &backend.declaration.implementation {
-            Implementation::Python(function) => Some(&*function.place.exe),
+        let backends = backends.filter_map(|held| match &held.declaration.implementation {
+            Implementation::Python(function) => Some(function),
             _ => None,
-        })
+        });
+        let functions = reference.chain(backends);
+        functions.map(|function| &*function.place.exe)
     }
 
     fn new(declaration: &Declaration, json: String) -> Result<Self, String> {
@@ -295,7 +302,7 @@ fn declared_info(
 }
 
 fn formula(problem: &ProblemDeclaration) -> &'static str {
-    let super::declaration::Reference::Expr(expressions) = &problem.reference else {
+    let Reference::Expr(expressions) = &problem.reference else {
         return "";
     };
     let lines = expressions
@@ -377,6 +384,10 @@ impl Problem for Own {
 
     fn oracle(&self, inputs: &Tensors, _phase: Phase) -> Tensors {
         self.definition.oracle(&self.sizes, inputs)
+    }
+
+    fn foreign_oracle(&self, dtype: Dtype) -> Option<Foreign> {
+        self.definition.foreign_oracle(&self.sizes, dtype)
     }
 
     fn oracle_operations(&self, _phase: Phase, threads: usize) -> f64 {

@@ -5,10 +5,12 @@
 use std::cell::OnceCell;
 
 use sha2::{Digest as _, Sha256};
+use sweeper_program::Dtype;
 use sweeper_program::inputs::InputKey;
 use sweeper_program::workload::ORACLE_OPERATIONS_PER_SECOND;
 use sweeper_program::{Phase, Problem, Tensors};
 
+use super::foreign_oracle;
 use super::protocol::Block;
 use super::verify::{ProblemInstance, Verdict};
 use crate::device::{Device, DeviceError, Prepared};
@@ -43,9 +45,15 @@ impl Audit {
             let inputs = problem.generate(&InputKey(key.finalize().into()));
             let threads = rayon::current_num_threads();
             let seconds = problem.oracle_operations(phase, threads) / ORACLE_OPERATIONS_PER_SECOND;
+            let by_function = problem
+                .foreign_oracle(Dtype::F64)
+                .filter(|_| block.settings.verify);
+            let by_function = by_function.and_then(|function| {
+                foreign_oracle::computed(block, problem, &function, &inputs).ok()
+            });
             let is_asked = block.settings.verify && seconds <= MOST_ORACLE_S;
             Unseen {
-                expected: is_asked.then(|| problem.oracle(&inputs, phase)),
+                expected: by_function.or_else(|| is_asked.then(|| problem.oracle(&inputs, phase))),
                 inputs,
             }
         })

@@ -9,6 +9,7 @@ pub mod block;
 mod fresh;
 pub mod block_inputs;
 pub mod device_oracle;
+mod foreign_oracle;
 pub mod protocol;
 pub mod rounds;
 pub mod sampling;

@@ -156,9 +156,10 @@ impl Sources {
         folder.join(text.unwrap_or_default())
     }
 
-    /// Reads the sources in Python that `[backend.Y]` tables name.
-    fn note_python(&mut self, folder: &Path, root: &Node) {
-        let Some(root) = root.table() else { return };
+    /// Reads the sources in Python that `[backend.Y]` tables and references of `[workload.X]`
+    /// tables name.
+    fn note_python<'n>(&mut self, folder: &Path, node: &'n Node) {
+        let Some(root) = node.table() else { return };
         let python = root.get("python").and_then(|entry| entry.value.table());
         let folders: Vec<&str> = match python.and_then(|table| table.get("path")) {
             Some(entry) => match &entry.value.raw {
@@ -169,12 +170,11 @@ impl Sources {
         };
         let folders = folders.into_iter().map(|text| self.expanded(folder, text));
         let folders: Vec<PathBuf> = folders.collect();
-        let backends = root.get("backend").and_then(|entry| entry.value.table());
-        for entry in backends.map_or(&[][..], |table| &table.entries) {
-            let file = entry
-                .value
-                .table()
-                .and_then(|backend| backend.get("python"));
+        let below = |table: &'n Table, key| table.get(key)?.value.table();
+        let references = tables_below(node, "workload")
+            .filter_map(|workload| below(below(workload, "check")?, "reference"));
+        for table in tables_below(node, "backend").chain(references) {
+            let file = table.get("python");
             let Some(text) = file.and_then(|entry| entry.value.text()) else {
                 continue;
             };

@@ -81,14 +81,14 @@ pub(super) fn read(
                 .label("choose another name");
             continue;
         }
-        if let Some(problem) = problem::problem(cx, entry) {
+        if let Some(problem) = problem::problem(cx, entry, &settings) {
             declarations.push(Declaration {
                 workload: entry.key.clone(),
                 problem: Some(problem),
                 backends: Vec::new(),
             });
         }
-        tables.push(render::workload(cx, entry));
+        tables.push(render::workload(cx, entry, &settings));
     }
     for entry in backends {
         backend(cx, entry, registry, &settings, &mut declarations);

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use sweeper_program::workload::ParameterInfo;
 use sweeper_program::{Dtype, Value};
 
-use super::{NUMBER, WHOLE, expression};
+use super::python::{self, PythonSettings};
+use super::{NUMBER, Names, WHOLE, expression};
 use crate::declared::declaration::{
     DeclaredKind, FileDeclaration, Fill, Initial, InputDeclaration, OutputDeclaration,
     ParameterDeclaration, ProblemDeclaration, Reference, TensorDeclaration, Tolerance,
@@ -23,7 +24,11 @@ use crate::manifest::wire;
 const OF_ZEROS: f64 = 1.0;
 
 /// Reads a declared problem; what is wrong is reported.
-pub(super) fn problem(cx: &mut Context<'_>, entry: &Entry) -> Option<ProblemDeclaration> {
+pub(super) fn problem(
+    cx: &mut Context<'_>,
+    entry: &Entry,
+    settings: &PythonSettings,
+) -> Option<ProblemDeclaration> {
     let path = format!("workload.{}", entry.key);
     let mut section = cx.section(&entry.value, &path)?;
     let about = section
@@ -74,7 +79,7 @@ pub(super) fn problem(cx: &mut Context<'_>, entry: &Entry) -> Option<ProblemDecl
         work(cx, node, &mut problem, &problem_scope(infos));
     }
     if has_tensors && let Some(node) = section.need(cx, "check") {
-        check(cx, node, &mut problem, infos);
+        check(cx, node, &mut problem, infos, settings);
     }
     section.finish(cx, &[]);
     Some(problem)
@@ -430,12 +435,13 @@ fn check(
     node: &Node,
     problem: &mut ProblemDeclaration,
     infos: &[ParameterInfo],
+    settings: &PythonSettings,
 ) {
     let Some(mut section) = cx.section(node, "check") else {
         return;
     };
     if let Some(node) = section.need(cx, "reference")
-        && let Some(reference) = reference(cx, node, problem, infos)
+        && let Some(reference) = reference(cx, node, problem, infos, settings)
     {
         problem.reference = reference;
     }
@@ -452,15 +458,26 @@ fn reference(
     node: &Node,
     problem: &ProblemDeclaration,
     infos: &[ParameterInfo],
+    settings: &PythonSettings,
 ) -> Option<Reference> {
     if node.text() == Some("none") {
         return Some(Reference::None);
     }
     if node.table().is_none() {
-        cx.wrong_type(node, "reference", "{ expr = ... } or \"none\"");
+        cx.wrong_type(
+            node,
+            "reference",
+            "{ expr = ... }, { python = ... } or \"none\"",
+        );
         return None;
     }
     let mut section = cx.section(node, "reference")?;
+    if section.table.get("python").is_some() {
+        let names = Names::of_problem(problem);
+        let function = python::reference(cx, &mut section, &names, &problem_scope(infos), settings);
+        section.finish(cx, &[]);
+        return Some(Reference::Python(Box::new(function?)));
+    }
     let expr = section.need(cx, "expr");
     section.finish(cx, &[]);
     let expr = expr.filter(|_| !problem.outputs.is_empty())?;

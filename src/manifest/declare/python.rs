@@ -35,6 +35,17 @@ pub(super) struct PythonSettings {
     pub(super) folders: Vec<PathBuf>,
 }
 
+impl PythonSettings {
+    fn place(&self) -> InterpreterPlace {
+        let folders = self.folders.iter();
+        InterpreterPlace {
+            exe: self.exe.clone(),
+            folders: folders.map(|folder| text_of(folder)).collect(),
+            folder: String::new(),
+        }
+    }
+}
+
 /// Reads `[python]`, if it is there.
 pub(super) fn settings(cx: &mut Context<'_>, root: &mut Section<'_>) -> PythonSettings {
     let mut settings = PythonSettings {
@@ -118,6 +129,88 @@ pub(super) fn python(
         is_fickle: deterministic == Some(Some(false)),
     };
     is_sound(cx, section, names, &declaration).then_some(declaration)
+}
+
+/// Reads a reference: a function over NumPy arrays that gets the inputs and returns the outputs, in
+/// their order where `args` and `returns` do not say another.
+pub(super) fn reference(
+    cx: &mut Context<'_>,
+    section: &mut Section<'_>,
+    names: &Names,
+    scope: &Scope,
+    settings: &PythonSettings,
+) -> Option<PythonDeclaration> {
+    let node = section.need(cx, "python")?;
+    let found = verified(cx, section, node, settings);
+    let entry = section.need(cx, "entry");
+    let entry = entry.and_then(|node| entry_of(cx, node));
+    let input = |name: &String| PythonArgument::Tensor {
+        name: name.clone(),
+        shape: None,
+    };
+    let args = match section.take(cx, "args") {
+        Some(node) => Reader { names, scope }.list(cx, node, "args"),
+        None => Some(names.inputs.iter().map(input).collect()),
+    };
+    let mut returns = names.outputs.clone();
+    if let Some(node) = section.take(cx, "returns") {
+        let said = Reader { names, scope }.list(cx, node, "returns")?;
+        returns = said
+            .iter()
+            .flat_map(|held| names.outputs.iter().filter(|name| held.is_of(name)))
+            .cloned()
+            .collect();
+        let mut missing = names.outputs.iter().filter(|name| !returns.contains(name));
+        if said.len() != returns.len() || missing.next().is_some() {
+            let message = "`returns` of a reference has each output once";
+            cx.report(Code::Declaration, node.at, message)
+                .help(format!("outputs: {}", names.outputs.join(" ")));
+            return None;
+        }
+    }
+    let args = args?;
+    if let Some(output) = names
+        .outputs
+        .iter()
+        .find(|name| args.iter().any(|arg| arg.is_of(name)))
+    {
+        let message = format!("a reference returns `{output}`, and does not get it");
+        cx.report(Code::Declaration, section.at, message);
+        return None;
+    }
+    let found = found?;
+    let mut place = settings.place();
+    place.folder = text_of(&found.folder);
+    Some(PythonDeclaration {
+        place,
+        source: PythonSource::Files {
+            files: found.files,
+            load: Load::All,
+        },
+        entry: entry?,
+        arrays: ArrayLibrary::Numpy,
+        args,
+        kwargs: Vec::new(),
+        returns,
+        torch_compile: None,
+        autograd: None,
+        is_fickle: false,
+    })
+}
+
+/// The files of the source that `node` names, which are those of the run if this is a run's.
+fn verified(
+    cx: &mut Context<'_>,
+    section: &mut Section<'_>,
+    node: &Node,
+    settings: &PythonSettings,
+) -> Option<PythonFiles> {
+    let main = main_file(cx, node)?;
+    let found = files(cx, node, &main, &settings.folders)?;
+    if let Some(node) = section.take(cx, DIGESTS) {
+        super::source::verify(cx, node, &super::render::python_files(&found))?;
+    }
+    Some(found)
 }
 
 /// Reports keys that do not fit together.
@@ -232,12 +325,7 @@ fn source(
     let optional = section.take(cx, "optional");
     let optional = optional.and_then(|node| cx.boolean(node, "optional"));
     let load = section.take(cx, "load");
-    let folders = settings.folders.iter();
-    let mut place = InterpreterPlace {
-        exe: settings.exe.clone(),
-        folders: folders.map(|folder| text_of(folder)).collect(),
-        folder: String::new(),
-    };
+    let mut place = settings.place();
     let load = match load {
         None => Some(Load::All),
         Some(node) => load_of(cx, node),
@@ -251,10 +339,7 @@ fn source(
                 let source = PythonSource::Missing(reason.clone());
                 return Some((source, place, ArrayLibrary::Torch));
             }
-            let found = files(cx, node, &main, &settings.folders)?;
-            if let Some(node) = section.take(cx, DIGESTS) {
-                super::source::verify(cx, node, &super::render::python_files(&found))?;
-            }
+            let found = verified(cx, section, node, settings)?;
             place.folder = text_of(&found.folder);
             let library = found.library();
             let source = PythonSource::Files {

@@ -58,9 +58,69 @@ pub(super) fn backend(
 }
 
 /// The table of a workload.
-pub(super) fn workload(cx: &mut Context<'_>, entry: &Entry) -> DeclaredTable {
+pub(super) fn workload(
+    cx: &mut Context<'_>,
+    entry: &Entry,
+    settings: &PythonSettings,
+) -> DeclaredTable {
     let path = format!("workload.{}", entry.key);
-    rendered(cx, &path, entry, (Vec::new(), Vec::new()))
+    let (in_run, copies) = reference_copies(cx, entry, settings).unwrap_or_default();
+    let mut table = rendered(cx, &path, entry, (in_run, copies));
+    if let Some(node) = check_of_function(entry) {
+        set(&mut table.keys, "check", check(cx, node, &[]));
+    }
+    table
+}
+
+/// The table `check` of a workload whose reference is a function in Python.
+fn check_of_function(entry: &Entry) -> Option<&Node> {
+    let check = &entry.value.table()?.get("check")?.value;
+    let reference = check.table()?.get("reference")?.value.table()?;
+    reference.get("python").map(|_| check)
+}
+
+/// Such a table as TOML, in which the reference's keys have other values where these are given.
+fn check(cx: &Context<'_>, node: &Node, others: &[(&'static str, String)]) -> String {
+    let entries = node.table().map_or(&[][..], |table| &table.entries).iter();
+    print::inline(entries.map(|entry| {
+        let reference = entry.value.table().filter(|_| entry.key == "reference");
+        let shown = match reference {
+            None => value(cx, &entry.value, false),
+            Some(table) => {
+                let own = table.entries.iter();
+                let own = own.map(|entry| {
+                    let shown = value(cx, &entry.value, entry.key == "python");
+                    (entry.key.as_str(), shown)
+                });
+                let own = own.filter(|(key, _)| others.iter().all(|(other, _)| key != other));
+                let others = others.iter().map(|(key, text)| (*key, text.clone()));
+                print::inline(
+                    own.chain(others)
+                        .map(|(key, text)| format!("{key} = {text}")),
+                )
+            }
+        };
+        format!("{} = {shown}", print::bare(&entry.key))
+    }))
+}
+
+/// The copies of a reference's source, and the key `check` that names them.
+fn reference_copies(
+    cx: &mut Context<'_>,
+    entry: &Entry,
+    settings: &PythonSettings,
+) -> Option<(Keys, Vec<DeclaredFile>)> {
+    let node = check_of_function(entry)?;
+    let source = &node
+        .table()?
+        .get("reference")?
+        .value
+        .table()?
+        .get("python")?
+        .value;
+    let folder = format!("{}.reference", entry.key);
+    let (keys, copies) = copies_of_function(cx, source, &folder, settings)?;
+    Some((vec![("check", check(cx, node, &keys))], copies))
 }
 
 /// The table `[python]`.
@@ -172,10 +232,21 @@ fn python_copies(
     settings: &PythonSettings,
 ) -> Option<(Keys, Vec<DeclaredFile>)> {
     let node = &entry.value.table()?.get("python")?.value;
+    copies_of_function(cx, node, &entry.key, settings)
+}
+
+/// The copies of the source that `node` names in a folder of this name, and the keys that name
+/// them.
+fn copies_of_function(
+    cx: &mut Context<'_>,
+    node: &Node,
+    folder: &str,
+    settings: &PythonSettings,
+) -> Option<(Keys, Vec<DeclaredFile>)> {
     let main = super::python::main_file(cx, node)?;
     let found = cx.sources.python(&main, &settings.folders)?.as_ref().ok()?;
     let files = python_files(found);
-    let below = |name: &str| format!("{COPIES}/{}/{name}", entry.key);
+    let below = |name: &str| format!("{COPIES}/{folder}/{name}");
     let name = files.first().map_or("", |file| &file.name);
     let keys = vec![
         ("python", print::value(&Value::from(below(name).as_str()))),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sweeper_program::Dtype;
 
 use crate::manifest::setting::json::{
-    described, expression, list, named, object, one_of, string, whole, word_or,
+    described, expression, list, named, object, one_of, string, whole,
 };
 
 /// The schema of `[workload.X]`.
@@ -54,7 +54,18 @@ pub(in crate::manifest) fn workload() -> Value {
 
 fn check() -> Value {
     let expressions = json!({ "anyOf": [expression(), named(expression())] });
-    let reference = word_or("none", object(json!({ "expr": expressions }), &["expr"]));
+    let function = object(
+        json!({
+            "python": described(string(), "source in Python, relative to the manifest"),
+            "entry": described(string(), "name of a function over NumPy arrays"),
+            "args": described(json!({ "type": "array" }), "arguments; the inputs in their order"),
+            "returns": described(list(string()), "its results; the outputs in their order"),
+            "digests": described(named(string()), "digest of each file, which runs write"),
+        }),
+        &["python", "entry"],
+    );
+    let elementwise = object(json!({ "expr": expressions }), &["expr"]);
+    let reference = json!({ "anyOf": [{ "const": "none" }, elementwise, function] });
     let norm = json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 });
     let tolerance = json!({
         "anyOf": [one_of(&["derived", "exact"]), norm.clone(), named(norm)],
@@ -63,7 +74,7 @@ fn check() -> Value {
         json!({
             "reference": described(
                 reference,
-                "the right answer: elementwise expressions in f64, or `none`",
+                "the right answer: elementwise expressions or a function in Python, in f64, or `none`",
             ),
             "tolerance": described(tolerance, "relative L2 norm; derived where it is not said"),
         }),

@@ -8,6 +8,7 @@ use crate::support::has_package;
 
 mod identity;
 mod parity;
+mod reference;
 mod torch;
 
 /// A copy of the manifests and sources in a folder of its own, which tests may edit.

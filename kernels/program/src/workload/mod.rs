@@ -10,11 +10,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Program;
 use crate::check::Check;
 use crate::inputs::InputKey;
 use crate::parameters::Parameters;
 use crate::tensor::{Dtype, Tensor, Tensors};
+use crate::{Foreign, Program};
 
 pub use crate::target::{Target, generation};
 pub use info::{
@@ -237,6 +237,13 @@ pub trait Problem: Send + Sync {
     /// About how many f64 exponentials (or operations of that cost) each of `threads` threads takes
     /// to evaluate [`Problem::oracle`].
     fn oracle_operations(&self, phase: Phase, threads: usize) -> f64;
+
+    /// The call in another process that computes the right outputs of the forward pass, in place of
+    /// [`oracle`](Problem::oracle), with real numbers of type `dtype`: f64, or f32 where the
+    /// tolerance follows from the difference of both.
+    fn foreign_oracle(&self, _dtype: Dtype) -> Option<Foreign> {
+        None
+    }
 
     /// About how many bytes [`Problem::oracle`] and [`Problem::check`] take beside the inputs. By
     /// default three f64 for each element of an input or output: inputs in f64, the answer, and

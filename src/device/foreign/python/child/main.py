@@ -72,7 +72,8 @@ class Server:
         program.read()
         self.programs[request["id"]] = program
         self.refuse_overwriting(request)
-        program.results = None
+        if not request.get("keep_results"):
+            program.results = None
         gc.collect()
         gc.freeze()
         # As if it were the first function of its interpreter.

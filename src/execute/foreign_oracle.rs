@@ -1,0 +1,124 @@
+//! Right outputs that a function of the user computes, in an interpreter of its own that ends with
+//! the call.
+
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use sweeper_program::check::as_f64;
+use sweeper_program::{Dtype, Foreign, Phase, Problem, Program, Tensor, Tensors};
+
+use super::answers::Answers;
+use super::block_context::failed;
+use super::protocol::Block;
+use crate::declared::in_f32;
+use crate::device::DeviceError;
+use crate::device::foreign::ForeignRunner;
+use crate::device::foreign::python::{Place, Python};
+use crate::identity::CacheState;
+use crate::row::outcome::{Outcome, Status};
+
+/// The right outputs of a problem whose reference is a function of the user, from the cache or by a
+/// call. `None` where the reference is no such function.
+///
+/// # Errors
+/// The outcome of all points of the problem.
+pub(super) fn answer(
+    block: &Block,
+    problem: &dyn Problem,
+    inputs: &Tensors,
+    answers: &Answers,
+) -> Option<Result<Tensors, Outcome>> {
+    let function = problem.foreign_oracle(Dtype::F64)?;
+    // Another interpreter may have another NumPy, whose answer is another one.
+    let id: [u8; 32] = Sha256::new()
+        .chain_update(block.problem)
+        .chain_update(&function.request)
+        .finalize()
+        .into();
+    let compute = || computed(block, problem, &function, inputs);
+    Some(answers.of(problem, &id, Phase::Forward, compute))
+}
+
+/// The right outputs in f64, and beside them those in f32 where the tolerance follows from their
+/// difference.
+///
+/// # Errors
+/// The outcome of all points of the problem.
+pub(super) fn computed(
+    block: &Block,
+    problem: &dyn Problem,
+    function: &Foreign,
+    inputs: &Tensors,
+) -> Result<Tensors, Outcome> {
+    let outputs = |function: &Foreign, dtype| {
+        let inputs = of_type(inputs, dtype);
+        let mut found = call(function, &inputs, block.settings.oracle_s)?;
+        for tensor in found.values_mut() {
+            *tensor = Tensor::f64(tensor.shape(), as_f64(tensor).into_owned());
+        }
+        Ok(found)
+    };
+    let mut found = outputs(function, Dtype::F64).map_err(|error| failure(block, error, ""))?;
+    if let Some(function) = problem.foreign_oracle(Dtype::F32) {
+        let coarse =
+            outputs(&function, Dtype::F32).map_err(|error| failure(block, error, OF_F32))?;
+        let coarse = coarse.into_iter();
+        found.extend(coarse.map(|(name, tensor)| (in_f32(&name), tensor)));
+    }
+    Ok(found)
+}
+
+/// Why a reference is called with f32.
+const OF_F32: &str = " with f32, from which a derived tolerance follows (state `tolerance` \
+     otherwise)";
+
+/// Tensors whose real numbers are of this type.
+fn of_type(tensors: &Tensors, dtype: Dtype) -> Tensors {
+    let converted = tensors.iter().map(|(name, tensor)| {
+        let converted = match dtype {
+            _ if !tensor.dtype().is_real() => tensor.clone(),
+            Dtype::F32 => {
+                let elements = as_f64(tensor);
+                let elements = elements.iter().map(|&element| element as f32);
+                Tensor::f32(tensor.shape(), elements.collect())
+            }
+            _ => Tensor::f64(tensor.shape(), as_f64(tensor).into_owned()),
+        };
+        (name.clone(), converted)
+    });
+    converted.collect()
+}
+
+fn call(function: &Foreign, inputs: &Tensors, limit_s: f64) -> Result<Tensors, DeviceError> {
+    let threads = rayon::current_num_threads();
+    let place = Place::of_cpu(threads, CacheState::Hot);
+    let limit = Duration::try_from_secs_f64(limit_s).unwrap_or(Duration::MAX);
+    let mut python = Python::new(place, CacheState::Hot, limit, None);
+    // One call is enough: that which makes a function ready.
+    let request: Option<serde_json::Value> = serde_json::from_str(&function.request).ok();
+    let mut request = request.unwrap_or_default();
+    request["keep_results"] = true.into();
+    let function = Foreign {
+        request: request.to_string(),
+        ..function.clone()
+    };
+    let prepared = python.prepare(&Program::default(), &function, inputs)?;
+    python.results(prepared, &[])
+}
+
+/// The outcome of points whose reference failed; `how` says how it was called.
+fn failure(block: &Block, error: DeviceError, how: &str) -> Outcome {
+    let mut outcome = failed(error);
+    // The points' own results are not known to be wrong.
+    if outcome.status == Status::Wrong {
+        outcome.status = Status::Error;
+    }
+    let hint = match outcome.status {
+        Status::Timeout => format!(" (`limits.oracle_s = {}`)", block.settings.oracle_s),
+        _ => String::new(),
+    };
+    let key = format!("workload.{}.check.reference", block.workload);
+    let reason = outcome.reason.unwrap_or_default();
+    outcome.reason = Some(format!("`{key}`{how}: {reason}{hint}"));
+    outcome
+}

@@ -1,0 +1,195 @@
+//! References that are functions in Python: right, failing, and kept.
+
+use std::fs;
+
+use super::rows;
+use crate::place::{Place, code, text};
+use crate::support::has_package;
+
+const SOURCE: &str = "\
+import os, time
+import numpy as np
+from scale import FACTOR
+
+def sums(x, index):
+    if COUNTED: open(COUNTED, 'a').write(f'{x.dtype} {index.dtype}\\n')
+    return FACTOR * np.sum(x, axis=1), index[::-1]
+
+COUNTED = os.environ.get('COUNTED')
+
+def raises(x, index):
+    raise ValueError('no such sum')
+
+def slow(x, index):
+    time.sleep(60)
+
+def flat(x, index):
+    return np.sum(x), index
+
+def one(x, index):
+    return np.sum(x, axis=1)
+
+def double(x, index):
+    return np.sum(x.astype(np.float64), axis=1), index[::-1]
+
+def overwrites(x, index):
+    x += 1
+    return np.sum(x, axis=1), index[::-1]
+";
+
+const BACKENDS: &str = "\
+import numpy as np
+
+def right(x, index):
+    return (2 * np.sum(x.astype(np.float64), axis=1)).astype(np.float32), index[::-1].copy()
+
+def wrong(x, index):
+    return (2 * np.sum(x[:, 1:], axis=1)).astype(np.float32), index[::-1].copy()
+
+def unordered(x, index):
+    return (2 * np.sum(x, axis=1)).astype(np.float32), index.copy()
+";
+
+/// A manifest with the reference `entry` for three backends.
+fn manifest(entry: &str, more: &str) -> String {
+    let mut text = format!(
+        "schema = 1
+[python]
+exe = \"${{SWEEPER_PYTHON:-python3}}\"
+[limits]
+oracle_s = 3
+[workload.sums]
+params = {{ n = {{ int = [1, 1000000] }} }}
+inputs.x = {{ dtype = \"f32\", shape = [\"n\", 7] }}
+inputs.index = {{ dtype = \"i32\", shape = [\"n\"], fill = \"permutation\" }}
+outputs.y = {{ dtype = \"f32\", shape = [\"n\"] }}
+outputs.back = {{ dtype = \"i32\", shape = [\"n\"] }}
+check = {{ reference = {{ python = \"ref.py\", entry = \"{entry}\" }}{more} }}
+[case.sums]
+workload = \"sums\"
+backends = [\"right\", \"wrong\", \"unordered\"]
+grid = {{ n = [500] }}
+[device]
+use = \"cpu\"
+[measure]
+repeats = 3
+"
+    );
+    for name in ["right", "wrong", "unordered"] {
+        text += &format!(
+            "[backend.{name}]\nworkload = \"sums\"\npython = \"mine.py\"\nentry = \"{name}\"\n\
+             args = [\"x\", \"index\"]\nreturns = [\"y\", \"back\"]\n"
+        );
+    }
+    text
+}
+
+fn place(entry: &str, more: &str) -> Place {
+    let place = Place::new(&manifest(entry, more));
+    fs::write(place.path("ref.py"), SOURCE).unwrap();
+    fs::write(place.path("scale.py"), "FACTOR = 2\n").unwrap();
+    fs::write(place.path("mine.py"), BACKENDS).unwrap();
+    place
+}
+
+/// Status and reason of each backend's only row.
+fn judged(place: &Place) -> Vec<(String, String)> {
+    let rows = rows(place);
+    let of = |name| &rows[&format!("{name} forward")];
+    let rows = ["right", "wrong", "unordered"].map(of).into_iter();
+    rows.map(|row| (row["status"].clone(), row["reason"].clone()))
+        .collect()
+}
+
+#[test]
+fn outputs_are_judged_by_a_function_in_f64_that_is_called_once() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    for (more, calls) in [("", 2), (", tolerance = 1e-6", 1)] {
+        let place = place("sums", more);
+        for _ in 0..2 {
+            let _ = fs::remove_dir_all(place.path("results"));
+            let mut command = place.command(&["run", "m.toml"]);
+            let ran = command.env("COUNTED", place.path("counted"));
+            let ran = ran.output().unwrap();
+            assert_eq!(code(&ran), 4, "{}", text(&ran));
+        }
+        let [right, wrong, unordered] = judged(&place).try_into().unwrap();
+        assert_eq!(right.0, "ok", "{right:?}");
+        assert_eq!(wrong.0, "wrong");
+        assert!(wrong.1.contains("`y` is off by"), "{wrong:?}");
+        assert_eq!(unordered.0, "wrong");
+        assert!(unordered.1.contains("`back` is off by"), "{unordered:?}");
+        let counted = fs::read_to_string(place.path("counted")).unwrap();
+        let in_f64 = counted.lines().filter(|line| *line == "float64 int32");
+        // The answer for the samples' inputs is kept; each run asks for those of its audit.
+        assert_eq!(in_f64.count(), 3, "{counted}");
+        assert_eq!(counted.lines().count(), 3 * calls, "{counted}");
+    }
+}
+
+#[test]
+fn a_reference_that_fails_is_named_with_its_key_and_reason() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    for (entry, status, reason) in [
+        ("raises", "error", "ref.py:12: ValueError: no such sum"),
+        ("slow", "timeout", "(`limits.oracle_s = 3`)"),
+        ("flat", "error", "`y` "),
+        ("one", "error", "returns 1 values, `returns` has 2"),
+        (
+            "double",
+            "error",
+            "with f32, from which a derived tolerance",
+        ),
+        ("overwrites", "error", "it overwrote the input `x`"),
+        ("absent", "unavailable", "ref.py has no `absent`"),
+    ] {
+        let place = place(entry, "");
+        let ran = place.sweeper(&["run", "m.toml"]);
+        assert_ne!(code(&ran), 0, "{entry}");
+        for (was, why) in judged(&place) {
+            assert_eq!(was, status, "{entry}: {why}");
+            assert!(
+                why.starts_with("`workload.sums.check.reference`"),
+                "{entry}: {why}"
+            );
+            assert!(why.contains(reason), "{entry}: {why}");
+        }
+    }
+}
+
+#[test]
+fn an_edited_module_of_a_reference_is_another_problem_and_a_run_keeps_it() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let folder = place("sums", ", tolerance = 1e-6");
+    let ran = folder.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&ran), 4, "{}", text(&ran));
+    let run = folder.run_folder();
+    assert_eq!(judged(&folder)[0].0, "ok");
+    let copy = run.join("sources/sums.reference/scale.py");
+    assert_eq!(fs::read_to_string(&copy).unwrap(), "FACTOR = 2\n");
+    fs::write(folder.path("scale.py"), "FACTOR = 3\n").unwrap();
+    let kept = folder.path("first");
+    fs::rename(&run, &kept).unwrap();
+    let ran = folder.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&ran), 4, "{}", text(&ran));
+    assert_ne!(folder.run_folder(), run, "another run");
+    assert_eq!(judged(&folder)[0].0, "wrong");
+    fs::remove_dir_all(folder.path("results")).unwrap();
+    let (run, copy) = (&kept, kept.join("sources/sums.reference/scale.py"));
+    for name in ["m.toml", "ref.py", "scale.py"] {
+        fs::remove_file(folder.path(name)).unwrap();
+    }
+    let again = folder.sweeper(&["rerun", run.to_str().unwrap()]);
+    let said = text(&again);
+    assert!(said.contains("1 bit-identical, 0 differ"), "{said}");
+    fs::write(&copy, "FACTOR = 4\n").unwrap();
+    let refused = folder.sweeper(&["rerun", run.to_str().unwrap()]);
+    let said = text(&refused);
+    assert!(said.contains("`scale.py` is not what was"), "{said}");
+}
