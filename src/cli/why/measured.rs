@@ -16,7 +16,6 @@ use crate::row::Row;
 use crate::row::outcome::Status;
 use crate::run;
 use crate::run::reuse::{Earlier, Reuse};
-use crate::word::Word;
 
 /// The record of a point in earlier runs.
 #[derive(Serialize)]
@@ -67,7 +66,7 @@ fn is_about(row: &Row, plan: &Plan<'_>, point: &Planned) -> bool {
         .find(|block| block.points.iter().any(is_it));
     let is_its_problem = block.is_some_and(|block| block.problem == row.problem);
     let is_its_backend = row.backend == plan.grid.backend(point.point).name;
-    let is_alike = row.phase == point.point.phase && row.mode == point.mode.word();
+    let is_alike = row.phase == point.point.phase && row.mode == point.mode.to_string();
     row.point == point.id || (is_its_problem && is_its_backend && is_alike)
 }
 
