@@ -5,9 +5,10 @@
 //! the outputs are unchanged.
 
 use super::answers::Answers;
-use super::block_context::{Artifacts, BlockContext, ContextError, VerifiedPoint, failed};
+use super::block_context::{Artifacts, BlockContext, ContextError, VerifiedPoint};
 use super::block_inputs::BlockInputs;
 use super::protocol::{Block, Stage};
+use super::refused::failed;
 use super::rounds;
 use super::sampling::Sampler;
 use crate::device::{Device, DeviceError};

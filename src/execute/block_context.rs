@@ -14,11 +14,11 @@ use super::block::Listener;
 use super::block_inputs::{BlockInputs, SmallerProblem, covering_phase};
 use super::device_oracle::DeviceOracle;
 use super::protocol::{Block, BlockPoint, Stage};
+use super::refused::{check_mode, failed, overwritten, scripted, wrong};
 use super::sampling::Sampler;
 use super::tensors;
 use super::verify::{ProblemInstance, Verdict};
 use crate::device::{Artifact, Device, DeviceError, Job, Prepared, memory};
-use crate::mode::{Launching, Mode};
 use crate::row::outcome::{Cause, Checked, Flag, KernelUse, Measurement, Outcome, Status};
 
 /// Kernels by key.
@@ -425,18 +425,6 @@ impl VerifiedPoint<'_> {
     }
 }
 
-/// Refuses modes in which a program of another process can't be run.
-fn check_mode(mode: Mode, program: &Program) -> Result<(), Outcome> {
-    let reason = match mode {
-        Mode::Each(Launching::Launch) => return Ok(()),
-        _ if program.foreign().is_none() => return Ok(()),
-        Mode::Each(Launching::Graph) => "what another process runs is not launched as a graph",
-        Mode::Loop(_) => "what another process runs is not run as a loop",
-    };
-    let outcome = Outcome::without_measurement(Status::Unavailable, reason);
-    Err(outcome.because_of(Cause::Device))
-}
-
 /// Notes how long it took to make a program ready: by the device, or by the process that runs it.
 fn note_preparation(
     measurement: &mut Measurement,
@@ -476,22 +464,6 @@ fn artifacts_of(point: &BlockPoint, artifacts: &Artifacts) -> Vec<Artifact> {
     keys.filter_map(|key| artifacts.get(key).cloned()).collect()
 }
 
-/// The outcome of a point that a device refused.
-pub fn failed(error: DeviceError) -> Outcome {
-    let status = match error {
-        DeviceError::Interrupted(reason) => {
-            let outcome = Outcome::without_measurement(Status::Error, reason);
-            return outcome.because_of(Cause::Surroundings);
-        }
-        DeviceError::Foreign { status, .. } => status,
-        DeviceError::OutOfMemory { .. } => Status::Oom,
-        DeviceError::Launch(_) => Status::LaunchError,
-        DeviceError::Lost(_) => Status::Crashed,
-        DeviceError::Unavailable(_) => Status::Unavailable,
-    };
-    Outcome::without_measurement(status, error.to_string())
-}
-
 /// The program's and the device's accounts of memory agree within 1 % or 2 MiB, whichever is more:
 /// devices round sizes up.
 fn has_expected_memory(measurement: &Measurement) -> bool {
@@ -500,43 +472,13 @@ fn has_expected_memory(measurement: &Measurement) -> bool {
     program_bytes.abs_diff(measurement.device_memory.peak_allocated_bytes) <= slack
 }
 
-/// What is wrong with a kernel of the user after which inputs have changed.
-fn overwritten(inputs: &[String]) -> Option<String> {
-    let names = inputs.join("`, `");
-    (!inputs.is_empty()).then(|| {
-        format!("it overwrote the input `{names}`: name it in `mutates`, then it gets a copy")
-    })
-}
-
-fn wrong(reason: String, measurement: Measurement) -> Outcome {
-    Outcome {
-        status: Status::Wrong,
-        reason: Some(reason),
-        cause: None,
-        measurement: Some(Box::new(measurement)),
-    }
-}
-
-/// Scripted failures of the null device. A crash and a hang are real: the main process must survive
-/// them.
-fn scripted(status: Status) -> Outcome {
-    match status {
-        Status::Crashed => std::process::abort(),
-        Status::Timeout => loop {
-            std::thread::park();
-        },
-        other => Outcome::without_measurement(other, "scripted"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::device::null::Null;
     use crate::execute::protocol::Settings;
     use crate::manifest::settings::{Order, Stopping, Warmup};
-    use crate::mode::Launching;
-    use crate::mode::Mode;
+    use crate::mode::{Launching, Mode};
     use sweeper_program::inputs::InputKey;
     use sweeper_program::{Dtype, Parameters};
     use sweeper_workloads::registry;

@@ -7,9 +7,9 @@ use sweeper_program::{Parameters, Phase, Problem, Workload};
 use sweeper_workloads::registry;
 
 use super::answers::Answers;
-use super::block_context::failed;
 use super::foreign_oracle;
 use super::protocol::Block;
+use super::refused::failed;
 use super::tensors::{self, InputError};
 use super::verify::{Asked, OracleLimits, ProblemInstance};
 use crate::declared::Declared;

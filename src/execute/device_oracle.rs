@@ -8,9 +8,10 @@ use sweeper_program::{Phase, Tensors};
 
 use super::answers::Answers;
 use super::block::Listener;
-use super::block_context::{Artifacts, ContextError, failed};
+use super::block_context::{Artifacts, ContextError};
 use super::block_inputs::covering_phase;
 use super::protocol::{Block, Stage};
+use super::refused::failed;
 use super::verify::ProblemInstance;
 use crate::device::{Artifact, Device, DeviceError, Job};
 use crate::row::outcome::{Outcome, Status};

@@ -8,8 +8,8 @@ use sweeper_program::check::as_f64;
 use sweeper_program::{Dtype, Foreign, Phase, Problem, Program, Tensor, Tensors};
 
 use super::answers::Answers;
-use super::block_context::failed;
 use super::protocol::Block;
+use super::refused::failed;
 use crate::declared::in_f32;
 use crate::device::DeviceError;
 use crate::device::foreign::ForeignRunner;

@@ -15,6 +15,7 @@ pub mod rounds;
 pub mod sampling;
 mod audit;
 pub mod block_context;
+mod refused;
 pub mod tensors;
 pub mod verify;
 pub mod supervisor;

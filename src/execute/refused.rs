@@ -1,0 +1,65 @@
+//! Outcomes of points that are refused, fail, or yield wrong results.
+
+use sweeper_program::Program;
+
+use crate::device::DeviceError;
+use crate::mode::{Launching, Mode};
+use crate::row::outcome::{Cause, Measurement, Outcome, Status};
+
+/// Refuses modes in which a program of another process can't be run.
+pub(super) fn check_mode(mode: Mode, program: &Program) -> Result<(), Outcome> {
+    let reason = match mode {
+        Mode::Each(Launching::Launch) => return Ok(()),
+        _ if program.foreign().is_none() => return Ok(()),
+        Mode::Each(Launching::Graph) => "what another process runs is not launched as a graph",
+        Mode::Loop(_) => "what another process runs is not run as a loop",
+    };
+    let outcome = Outcome::without_measurement(Status::Unavailable, reason);
+    Err(outcome.because_of(Cause::Device))
+}
+
+/// The outcome of a point that a device refused.
+pub(super) fn failed(error: DeviceError) -> Outcome {
+    let status = match error {
+        DeviceError::Interrupted(reason) => {
+            let outcome = Outcome::without_measurement(Status::Error, reason);
+            return outcome.because_of(Cause::Surroundings);
+        }
+        DeviceError::Foreign { status, .. } => status,
+        DeviceError::OutOfMemory { .. } => Status::Oom,
+        DeviceError::Launch(_) => Status::LaunchError,
+        DeviceError::Lost(_) => Status::Crashed,
+        DeviceError::Unavailable(_) => Status::Unavailable,
+    };
+    Outcome::without_measurement(status, error.to_string())
+}
+
+/// The complaint about a kernel of the user after which inputs have changed.
+pub(super) fn overwritten(inputs: &[String]) -> Option<String> {
+    let names = inputs.join("`, `");
+    (!inputs.is_empty()).then(|| {
+        format!("it overwrote the input `{names}`: name it in `mutates`, then it gets a copy")
+    })
+}
+
+/// The outcome of a point whose results are not right.
+pub(super) fn wrong(reason: String, measurement: Measurement) -> Outcome {
+    Outcome {
+        status: Status::Wrong,
+        reason: Some(reason),
+        cause: None,
+        measurement: Some(Box::new(measurement)),
+    }
+}
+
+/// Scripted failures of the null device. A crash and a hang are real: the main process must survive
+/// them.
+pub(super) fn scripted(status: Status) -> Outcome {
+    match status {
+        Status::Crashed => std::process::abort(),
+        Status::Timeout => loop {
+            std::thread::park();
+        },
+        other => Outcome::without_measurement(other, "scripted"),
+    }
+}
