@@ -29,7 +29,8 @@ pub(super) fn answer(
     answers: &Answers,
 ) -> Option<Result<Tensors, Outcome>> {
     let function = problem.foreign_oracle(Dtype::F64)?;
-    // Another interpreter may have another NumPy, whose answer is another one.
+    // The request names the interpreter and has the sources. Versions of packages are part of the
+    // run's identity, not of the answer's.
     let id: [u8; 32] = Sha256::new()
         .chain_update(block.problem)
         .chain_update(&function.request)

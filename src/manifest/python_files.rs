@@ -107,7 +107,7 @@ impl PythonFiles {
     }
 
     /// The library whose arrays its functions probably take.
-    pub fn library(&self) -> ArrayLibrary {
+    pub fn array_library(&self) -> ArrayLibrary {
         library_of(self.imports.iter().map(String::as_str))
     }
 }
@@ -237,7 +237,7 @@ mod tests {
             "main",
         ];
         assert_eq!(modules, expected);
-        assert_eq!(found.library(), ArrayLibrary::Numpy);
+        assert_eq!(found.array_library(), ArrayLibrary::Numpy);
         assert_eq!(library_of(["torch.nn"].into_iter()), ArrayLibrary::Torch);
     }
 }

@@ -341,7 +341,7 @@ fn source(
             }
             let found = verified(cx, section, node, settings)?;
             place.folder = text_of(&found.folder);
-            let library = found.library();
+            let library = found.array_library();
             let source = PythonSource::Files {
                 files: found.files,
                 load: load?,

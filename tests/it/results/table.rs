@@ -12,7 +12,8 @@ impl Table {
     }
 
     /// One more line.
-    pub(super) fn line<const N: usize>(&mut self, cells: [String; N]) {
+    pub(super) fn line(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<String> = cells.into_iter().collect();
         self.0.push(format!("| {} |", cells.join(" | ")));
     }
 

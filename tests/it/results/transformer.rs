@@ -5,21 +5,38 @@ use super::table::{Table, ratio, three};
 
 const RECORD: &str = "2026-11-24-h200-transformer";
 
+/// Columns of both variants of a model.
+const SHARED: [&str; 6] = [
+    "`eager` ms",
+    "`compiled` ms",
+    "speedup",
+    "utilization",
+    "GB",
+    "launches",
+];
+
+/// The values of [`SHARED`].
+fn shared(eager: &Row, compiled: &Row) -> [String; 6] {
+    let gigabytes = |row: &Row| three(row.number("peak_allocated_bytes") / 1e9);
+    [
+        format!("{}{}", three(eager.median() / 1e6), eager.marks()),
+        format!("{}{}", three(compiled.median() / 1e6), compiled.marks()),
+        ratio(eager.median() / compiled.median()),
+        format!("{:.0} %", 100.0 * compiled.number("flops_utilization")),
+        format!("{} / {}", gigabytes(eager), gigabytes(compiled)),
+        format!("{} / {}", eager.text("launches"), compiled.text("launches")),
+    ]
+}
+
 /// Times, memory and launches of both variants by precision, context and phase.
 pub(super) fn eager_and_compiled() -> String {
     let rows = Rows::read(RECORD, "records.csv");
-    let mut table = Table::new(&[
-        "products",
-        "context",
-        "phase",
-        "`eager` ms",
-        "`compiled` ms",
-        "speedup",
-        "utilization",
-        "GB",
-        "launches",
-        "compiling s",
-    ]);
+    let head = [
+        &["products", "context", "phase"],
+        &SHARED[..],
+        &["compiling s"],
+    ];
+    let mut table = Table::new(&head.concat());
     for precision in ["f32", "tf32", "bf16"] {
         for context in ["256", "1024"] {
             for phase in ["forward", "both", "step"] {
@@ -32,19 +49,10 @@ pub(super) fn eager_and_compiled() -> String {
                     ])
                 };
                 let (eager, compiled) = (of("eager"), of("compiled"));
-                let gigabytes = |row: &Row| three(row.number("peak_allocated_bytes") / 1e9);
-                table.line([
-                    precision.to_owned(),
-                    context.to_owned(),
-                    phase.to_owned(),
-                    format!("{}{}", three(eager.median() / 1e6), eager.marks()),
-                    format!("{}{}", three(compiled.median() / 1e6), compiled.marks()),
-                    ratio(eager.median() / compiled.median()),
-                    format!("{:.0} %", 100.0 * compiled.number("flops_utilization")),
-                    format!("{} / {}", gigabytes(eager), gigabytes(compiled)),
-                    format!("{} / {}", eager.text("launches"), compiled.text("launches")),
-                    format!("{:.1}", compiled.number("compile_wall_ns") / 1e9),
-                ]);
+                let point = [precision, context, phase].map(str::to_owned);
+                let compiling_s = compiled.number("compile_wall_ns") / 1e9;
+                let line = point.into_iter().chain(shared(eager, compiled));
+                table.line(line.chain([format!("{compiling_s:.1}")]));
             }
         }
     }
@@ -67,31 +75,13 @@ pub(super) fn runs_of_larger_models() -> String {
 
 /// Training steps of larger models in bf16.
 pub(super) fn larger_models() -> String {
-    let mut table = Table::new(&[
-        "model",
-        "context",
-        "`eager` ms",
-        "`compiled` ms",
-        "speedup",
-        "utilization",
-        "GB",
-        "launches",
-    ]);
+    let mut table = Table::new(&[&["model", "context"], &SHARED[..]].concat());
     for (size, context) in MODELS {
         let rows = Rows::read(SIZES, &format!("{size}-{context}-records.csv"));
         let of = |backend| rows.one(&[("backend", backend), ("status", "ok")]);
         let (eager, compiled) = (of("eager"), of("compiled"));
-        let both = |text: &dyn Fn(&Row) -> String| format!("{} / {}", text(eager), text(compiled));
-        table.line([
-            size.to_owned(),
-            context.to_owned(),
-            format!("{}{}", three(eager.median() / 1e6), eager.marks()),
-            format!("{}{}", three(compiled.median() / 1e6), compiled.marks()),
-            ratio(eager.median() / compiled.median()),
-            format!("{:.0} %", 100.0 * compiled.number("flops_utilization")),
-            both(&|row| three(row.number("peak_allocated_bytes") / 1e9)),
-            both(&|row| row.text("launches").to_owned()),
-        ]);
+        let model = [size, context].map(str::to_owned);
+        table.line(model.into_iter().chain(shared(eager, compiled)));
     }
     table.text()
 }
