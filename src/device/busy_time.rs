@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Foreign, Program, Target, Tensors};
 
+use super::launcher::LoopDriver;
 use super::{
     Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, Sample, Unseen,
 };
@@ -90,6 +91,17 @@ impl Device for BusyTimeDevice<'_> {
     fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
         let start = Instant::now();
         let sample = self.device.run_loop(program, iterations);
+        self.running += start.elapsed();
+        sample
+    }
+
+    fn drive(
+        &mut self,
+        program: Prepared,
+        driver: &mut dyn LoopDriver,
+    ) -> Result<Sample, DeviceError> {
+        let start = Instant::now();
+        let sample = self.device.drive(program, driver);
         self.running += start.elapsed();
         sample
     }

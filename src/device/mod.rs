@@ -22,6 +22,9 @@ pub mod memory;
 pub mod busy_time;
 pub mod nvtx;
 pub mod foreign;
+pub mod launcher;
+
+use launcher::{LoopDriver, Whole};
 
 use crate::hardware::clocks::Clocks;
 use crate::hardware::{DeviceIdentity, DeviceKind, DeviceMemory};
@@ -241,7 +244,24 @@ pub trait Device {
     ///
     /// # Errors
     /// A refused launch or a lost device; a program that another process runs.
-    fn run_loop(&mut self, _program: Prepared, _iterations: u32) -> Result<Sample, DeviceError> {
+    fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
+        let mut whole = Whole {
+            program,
+            iterations,
+        };
+        self.drive(program, &mut whole)
+    }
+
+    /// Runs a loop whose launches `driver` chooses, as [`run_loop`](Device::run_loop) does: it begins
+    /// with the given tensors of `program`.
+    ///
+    /// # Errors
+    /// Those of the driver; a device that has no such loops.
+    fn drive(
+        &mut self,
+        _program: Prepared,
+        _driver: &mut dyn LoopDriver,
+    ) -> Result<Sample, DeviceError> {
         Err(no_loop())
     }
 

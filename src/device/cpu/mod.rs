@@ -4,11 +4,13 @@
 //! keeps the books.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Kernel, Program, Target, Tensors};
 
+use super::launcher::LoopDriver;
 use super::{
     Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, keys_of,
     needs_runner, spec_of,
@@ -21,15 +23,17 @@ pub mod identity;
 pub mod calls;
 pub mod library;
 pub mod run;
+mod launcher;
 
 use arena::{Arena, Layout};
 use flush::Flush;
+use launcher::OnThreads;
 use library::{Entry, Libraries};
 
 /// The CPU device.
 pub struct Cpu {
     identity: DeviceIdentity,
-    pool: ThreadPool,
+    pool: Arc<ThreadPool>,
     libraries: Libraries,
     /// The input tensors of the bound problem, by name.
     inputs: BTreeMap<String, Input>,
@@ -74,7 +78,7 @@ impl Cpu {
             .map_err(|error| DeviceError::Unavailable(format!("threads: {error}")))?;
         Ok(Cpu {
             identity: identity::host(),
-            pool,
+            pool: Arc::new(pool),
             libraries: Libraries::default(),
             inputs: BTreeMap::new(),
             arena: Arena::default(),
@@ -285,13 +289,15 @@ impl Device for Cpu {
         Ok(Sample::new(elapsed_ns, iterations))
     }
 
-    fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
+    fn drive(
+        &mut self,
+        program: Prepared,
+        driver: &mut dyn LoopDriver,
+    ) -> Result<Sample, DeviceError> {
         self.restore_for(program);
-        let loaded = &self.programs[program.0];
-        let addresses = self.addresses(loaded);
-        let runner = run::Runner::new(&loaded.program, &loaded.entries, &addresses);
-        let elapsed_ns = self.pool.install(|| runner.run_loop(iterations));
-        Ok(Sample::new(elapsed_ns, iterations))
+        let pool = Arc::clone(&self.pool);
+        let elapsed = pool.install(|| driver.run(&mut OnThreads::new(self)))?;
+        Ok(Sample::new(elapsed.as_nanos() as f64, driver.iterations()))
     }
 
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {

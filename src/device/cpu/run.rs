@@ -1,6 +1,7 @@
 //! Executes the steps of a program on the host.
 
 use half::bf16;
+use std::ops::Range;
 use std::time::Instant;
 
 use rayon::prelude::*;
@@ -44,15 +45,14 @@ impl<'a> Runner<'a> {
         (0..iterations).map(|_| self.sample_after(|| ())).sum()
     }
 
-    /// Runs the prologue, and then the timed steps `iterations` times; the time of the latter, in
-    /// nanoseconds.
-    pub fn run_loop(&self, iterations: u32) -> f64 {
+    /// Runs the prologue.
+    pub fn prologue(&self) {
         self.steps(&self.program.prologue, &mut Vec::new());
-        let start = Instant::now();
-        for _ in 0..iterations {
-            self.steps(&self.program.steps, &mut Vec::new());
-        }
-        start.elapsed().as_nanos() as f64
+    }
+
+    /// Runs some of the timed steps.
+    pub fn part(&self, steps: Range<usize>) {
+        self.steps(&self.program.steps[steps], &mut Vec::new());
     }
 
     /// Runs the program once, with `flush` between the prologue and the timed steps.

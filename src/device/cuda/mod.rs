@@ -15,6 +15,7 @@ use sweeper_program::{Kernel, KernelId, Program, Target, Tensors};
 
 use super::cpu::arena::{Layout, tensor_of};
 use super::cpu::run::check_writes_are_exclusive;
+use super::launcher::LoopDriver;
 use super::{
     Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, keys_of,
     needs_runner, spec_of,
@@ -39,12 +40,14 @@ pub mod run;
 pub mod timing;
 pub mod graph;
 pub mod nvml;
+mod launcher;
 
 use calls::{Callable, Vendor};
 use context::Context;
 use driver::Fault;
 use graph::Graph;
 use inputs::Inputs;
+use launcher::InStream;
 use memory::{Allocation, Pool};
 use module::Modules;
 use nvml::Monitor;
@@ -393,19 +396,20 @@ impl Device for Cuda {
         })
     }
 
-    fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
-        let addresses = self.make_room(program)?;
-        let loaded = &self.programs[program.0];
-        let restored = self.inputs.restore_for(&loaded.program);
-        let elapsed = restored.and_then(|()| {
-            let functions = &loaded.functions;
-            let runner = Runner::new(&self.context, &loaded.program, functions, &addresses);
-            runner.run_loop(iterations)
-        });
-        let elapsed = elapsed.map_err(|fault| self.means(fault, loaded.layout.bytes))?;
+    fn drive(
+        &mut self,
+        program: Prepared,
+        driver: &mut dyn LoopDriver,
+    ) -> Result<Sample, DeviceError> {
+        self.make_room(program)?;
+        let restored = self
+            .inputs
+            .restore_for(&self.programs[program.0].program);
+        restored.map_err(|fault| self.means(fault, 0))?;
+        let elapsed = driver.run(&mut InStream::new(self))?;
         Ok(Sample {
             clocks: self.monitor.as_mut().and_then(Monitor::clocks),
-            ..Sample::new(elapsed.as_nanos() as f64, iterations)
+            ..Sample::new(elapsed.as_nanos() as f64, driver.iterations())
         })
     }
 

@@ -1,7 +1,7 @@
 //! Queues the steps of a program in the stream.
 
 use std::ffi::c_void;
-use std::time::{Duration, Instant};
+use std::ops::Range;
 
 use cudarc::driver::{result, sys};
 use sweeper_program::{
@@ -78,20 +78,20 @@ impl<'a> Runner<'a> {
         Ok(elapsed_ns)
     }
 
-    /// Runs the prologue, and then the timed steps `iterations` times, without waiting between
-    /// them; how long the latter took from the first launch until the device had finished.
+    /// Queues the prologue.
     ///
     /// # Errors
-    /// A refused launch, or an error of a kernel.
-    pub fn run_loop(&self, iterations: u32) -> Result<Duration, Fault> {
-        self.steps(&self.program.prologue, &mut Vec::new())?;
-        self.context.synchronize()?;
-        let start = Instant::now();
-        for _ in 0..iterations {
-            self.timed_steps()?;
-        }
-        self.context.synchronize()?;
-        Ok(start.elapsed())
+    /// A refused launch.
+    pub fn prologue(&self) -> Result<(), Fault> {
+        self.steps(&self.program.prologue, &mut Vec::new())
+    }
+
+    /// Queues some of the timed steps.
+    ///
+    /// # Errors
+    /// A refused launch.
+    pub fn part(&self, steps: Range<usize>) -> Result<(), Fault> {
+        self.steps(&self.program.steps[steps], &mut Vec::new())
     }
 
     /// Queues the timed steps once.

@@ -160,9 +160,20 @@ impl Event {
         unsafe { result::event::synchronize(self.event) }.during("running the program")
     }
 
+    /// Whether it has happened.
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    pub(super) fn has_happened(&self) -> Result<bool, Fault> {
+        // SAFETY: the event lives as long as `self`.
+        let answer = unsafe { sys::cuEventQuery(self.event) };
+        match answer {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            answer => answer.result().during("running the program").map(|()| true),
+        }
+    }
+
     /// Waits for this event; the nanoseconds from `earlier` to it.
     #[expect(unsafe_code, reason = "a call of the driver")]
-    fn since(&self, earlier: &Event) -> Result<f64, Fault> {
+    pub(super) fn since(&self, earlier: &Event) -> Result<f64, Fault> {
         self.wait()?;
         // SAFETY: both events live, and both have happened.
         let elapsed_ms = unsafe { result::event::elapsed(earlier.event, self.event) }

@@ -2,6 +2,7 @@
 
 pub mod command;
 pub mod python;
+mod renumbered;
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,9 @@ use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Foreign, Program, Runner, Target, Tensors};
 
 use crate::row::outcome::Checked;
+
+use super::launcher::LoopDriver;
+use renumbered::Renumbered;
 
 use super::{
     Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, Sample, Unseen,
@@ -225,12 +229,19 @@ impl Device for WithRunners {
         }
     }
 
-    fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
-        match self.place(program) {
-            Place::Native(device, program) => device.run_loop(program, iterations),
-            // `execute` refuses such points before.
-            Place::Runner(..) => Err(no_loop()),
-        }
+    fn drive(
+        &mut self,
+        program: Prepared,
+        driver: &mut dyn LoopDriver,
+    ) -> Result<Sample, DeviceError> {
+        let (Owner::Native, native) = self.programs[program.0] else {
+            return Err(no_loop());
+        };
+        let mut renumbered = Renumbered {
+            driver,
+            programs: &mut self.programs,
+        };
+        self.native.drive(native, &mut renumbered)
     }
 
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {
