@@ -4,13 +4,14 @@
 //! A [`Computation`] adds the parts that a graph lacks: the inputs, the right results and their
 //! tolerance. Tensors, least work and programs follow from the graph.
 
+use crate::dispatcher::GraphDispatcher;
 use sweeper_compiler::fuse::{self, Policy, Request};
 use sweeper_compiler::graph::{Graph, GraphError, Node, NodeId, Op, Output};
 use sweeper_program::check::{self, Check};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::tensor::{Dtype, Tensor, Tensors};
 use sweeper_program::workload::{
-    BackendInfo, CanonicalShape, DeviceOracle, ParameterError, Phase, Problem, Refusal, Target,
+    BackendInfo, CanonicalShape, DeviceOracle, Dispatcher, ParameterError, Phase, Problem, Refusal, Target,
     TensorSpec, Work, WorkloadInfo,
 };
 use sweeper_program::{Precision, Program};
@@ -43,12 +44,21 @@ pub(crate) const BACKENDS: &[BackendInfo] = &[
         by_default: true,
     },
     BackendInfo {
+        name: AUTO,
+        aliases: &[],
+        about: "`eager` that finds its loop, compiles it in the background and keeps what is faster",
+        by_default: false,
+    },
+    BackendInfo {
         name: "library",
         aliases: &[],
         about: "the whole operation from a library, where one has it",
         by_default: true,
     },
 ];
+
+/// The backend whose loops decide themselves whether to compile.
+const AUTO: &str = "auto";
 
 /// The properties that all workloads with graphs share; each workload has names, sizes and tensors
 /// of its own.
@@ -413,6 +423,21 @@ impl<C: Computation> Problem for GraphProblem<C> {
         }
     }
 
+    fn dispatcher(
+        &self,
+        backend: &str,
+        phase: Phase,
+        canonical: &CanonicalShape,
+        target: &Target,
+    ) -> Result<Option<Box<dyn Dispatcher>>, Refusal> {
+        if backend != AUTO {
+            return Ok(None);
+        }
+        let bounds = self.bounds(canonical);
+        let request = self.request(Policy::Eager, phase, &bounds, target);
+        Ok(Some(Box::new(GraphDispatcher::new(&request)?)))
+    }
+
     fn explain(
         &self,
         backend: &str,
@@ -451,7 +476,7 @@ pub(crate) fn expect(
 fn policy(backend: &str) -> Option<Policy> {
     match backend {
         "primitive" => Some(Policy::Primitive),
-        "eager" | "control" => Some(Policy::Eager),
+        "eager" | "control" | AUTO => Some(Policy::Eager),
         "compiled" => Some(Policy::Compiled),
         _ => None,
     }

@@ -6,6 +6,7 @@
 
 pub mod ceilings;
 pub mod copy;
+mod dispatcher;
 pub mod economics;
 #[cfg(feature = "faults")]
 pub mod faults;

@@ -53,6 +53,7 @@ mod parts;
 mod plan;
 mod recompute;
 mod reduce;
+mod replay;
 mod rewrite;
 mod scatter;
 mod single_pass;
@@ -62,6 +63,7 @@ mod waits;
 use std::collections::BTreeSet;
 
 pub use bf16::rounds_factors;
+pub use replay::{Replay, replay};
 
 use crate::graph::{Graph, NodeId, Output};
 use sweeper_program::workload::{Phase, Refusal, Target};
@@ -115,7 +117,7 @@ pub struct Request<'a> {
 /// An operation that the target lacks, or a node that no kernel can be made for, by name.
 pub fn program(request: &Request<'_>) -> Result<Program, Refusal> {
     let plan = passes(request, &mut |_, _| ())?;
-    assemble::assemble(&plan, request)
+    Ok(assemble::assemble(&plan, request)?.program)
 }
 
 /// The program after one pass.

@@ -26,7 +26,7 @@ pub mod mutate;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use sweeper_program::Role;
 use sweeper_program::tensor::Dtype;
@@ -41,7 +41,7 @@ pub use op::{Attention, AttentionPart, Binary, Convolution, Op, Reduction, Unary
 pub(crate) use stored::may_be_bf16;
 
 /// A node of a graph, by position.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeId(pub u32);
 
 impl NodeId {
@@ -58,11 +58,11 @@ impl fmt::Display for NodeId {
 }
 
 /// Nodes that an eager framework computes in one kernel, by position in [`Graph::groups`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GroupId(pub u32);
 
 /// One operation and its result.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// The operation.
     pub op: Op,
@@ -92,7 +92,7 @@ impl Node {
 }
 
 /// A result of a graph.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Output {
     /// Name, as in files.
     pub name: String,
@@ -114,7 +114,7 @@ impl Output {
 }
 
 /// A given tensor of a graph, with the role of its memory.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Given {
     /// The node of [`Op::Input`].
     pub node: NodeId,
@@ -124,7 +124,7 @@ pub struct Given {
 }
 
 /// A computation.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     nodes: Vec<Node>,
     given: Vec<Given>,

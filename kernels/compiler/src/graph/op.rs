@@ -1,11 +1,11 @@
 //! The operations of a graph: few, each with one meaning.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use sweeper_program::tensor::Dtype;
 
 /// A function of one element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unary {
     /// `-x`
@@ -35,7 +35,7 @@ pub enum Unary {
 }
 
 /// A function of two elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Binary {
     /// `a + b`
@@ -66,7 +66,7 @@ impl Binary {
 }
 
 /// The way in which elements are reduced to one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reduction {
     /// The sum of the elements.
@@ -76,7 +76,7 @@ pub enum Reduction {
 }
 
 /// Strides and zeros around a convolution: equal along both dimensions of the picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Convolution {
     /// Elements from one application of the kernel to the next.
     pub stride: usize,
@@ -86,7 +86,7 @@ pub struct Convolution {
 
 /// Attention: softmax(scale q k^T) v over each row of queries. The compiler makes it of a product,
 /// a softmax and a product, and its gradients of theirs; workloads do not.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attention {
     /// The value that the node has.
     pub part: AttentionPart,
@@ -100,7 +100,7 @@ pub struct Attention {
 }
 
 /// A value of an attention. Shapes: queries (.., S, D), keys (.., T, D), values (.., T, E).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttentionPart {
     /// Of `q, k, v`: the weighted values (.., S, E).
@@ -118,7 +118,7 @@ pub enum AttentionPart {
 
 /// An operation: how a node's value follows from its operands. Operands of elementwise operations
 /// have equal shapes: the builder broadcasts them by nodes of their own.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Op {
     /// A tensor that is given, called so in files.

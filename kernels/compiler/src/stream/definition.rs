@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::graph::{Graph, GroupId, Node, NodeId, Op};
 use sweeper_program::Role;
 use sweeper_program::tensor::Dtype;
 
 /// The number of a [`Definition`] in one stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Kind(pub u32);
 
 impl Kind {
@@ -21,7 +23,7 @@ impl Kind {
 /// One operation of an eager framework: the nodes that one call of it computes, with dtypes and
 /// concrete shapes. It is a graph whose given tensors are the operands, by position, and whose
 /// results are those of the operation, by position.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Definition {
     graph: Graph,
     is_backward: bool,

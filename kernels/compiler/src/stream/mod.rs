@@ -86,6 +86,7 @@ pub use definition::{Definition, Kind};
 pub use path::{Origin, Path, PathId, PathOperation, PathResult, Reference, Slot};
 pub use rebuild::PathGraph;
 pub use trace::{Call, trace};
+pub(crate) use trace::trace_in_order;
 
 use definition::{Canonical, Definitions};
 use detect::{Detector, Found};

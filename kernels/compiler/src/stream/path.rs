@@ -7,16 +7,17 @@ use std::sync::Arc;
 use super::definition::{Definition, Definitions};
 use super::history::{History, Record};
 use super::{Kind, Tensor, Value};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use sweeper_program::Role;
 use sweeper_program::tensor::Dtype;
 
 /// A path of one stream. No two paths of a stream have equal ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PathId(pub u32);
 
 /// Where an operand of a path's operation comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Reference {
     /// From outside of the iteration: through a slot, by position in [`Path::slots`].
     Slot(u32),
@@ -30,7 +31,7 @@ pub enum Reference {
 }
 
 /// An operation of a path.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathOperation {
     /// The number of its definition.
     pub kind: Kind,
@@ -46,7 +47,7 @@ pub struct PathOperation {
 }
 
 /// The value that came through a slot, in the iterations that were seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Origin {
     /// Another one in each iteration, such as a batch of data.
     Fresh,
@@ -58,7 +59,7 @@ pub enum Origin {
 }
 
 /// A value that an iteration reads and does not make.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slot {
     /// Extents.
     pub shape: Vec<usize>,
@@ -76,7 +77,7 @@ pub struct Slot {
 /// tells of released values ([`super::Stream::release`]), it is one that is not released within the
 /// iteration. A caller who reads values after an iteration now and then, and tells nothing, says so
 /// by their role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathResult {
     /// Position of the operation in [`Path::operations`].
     pub operation: u32,
@@ -89,7 +90,7 @@ pub struct PathResult {
 }
 
 /// The body of a loop, without names of values.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Path {
     pub(super) id: PathId,
     pub(super) operations: Vec<PathOperation>,

@@ -23,9 +23,19 @@ pub struct Call {
 /// values are operations: a dispatcher is told of them, and launches nothing
 /// ([`Definition::is_view`]).
 pub fn trace(graph: &Graph, wanted: &[NodeId], backward: Option<NodeId>) -> Vec<Call> {
+    trace_in_order(graph, wanted, backward, &|_| 0)
+}
+
+/// As [`trace`]: of the operations that can come next, the one whose nodes have the least `rank`.
+pub(crate) fn trace_in_order(
+    graph: &Graph,
+    wanted: &[NodeId],
+    backward: Option<NodeId>,
+    rank: &dyn Fn(NodeId) -> usize,
+) -> Vec<Call> {
     let tracing = Tracing::new(graph, wanted);
     let mut calls = vec![];
-    for unit in tracing.units() {
+    for unit in tracing.units(rank) {
         let (definition, operands, results) = tracing.call(&unit);
         let is_backward = backward.is_some_and(|first| unit[unit.len() - 1] >= first);
         calls.push(Call {
@@ -98,7 +108,7 @@ impl<'a> Tracing<'a> {
 
     /// Nodes by operation, ascending, in an order in which they can run: the first of those that
     /// can comes next.
-    fn units(&self) -> Vec<Vec<NodeId>> {
+    fn units(&self, rank: &dyn Fn(NodeId) -> usize) -> Vec<Vec<NodeId>> {
         let mut of_group: BTreeMap<_, Vec<NodeId>> = BTreeMap::new();
         let mut units: Vec<Vec<NodeId>> = vec![];
         for id in self.graph.ids().filter(|&id| self.is_traced(id)) {
@@ -109,7 +119,7 @@ impl<'a> Tracing<'a> {
         }
         units.extend(of_group.into_values());
         units.sort_unstable_by_key(|unit| unit[0]);
-        self.ordered(&units).unwrap_or_else(|| {
+        self.ordered(&units, rank).unwrap_or_else(|| {
             // Some group reads what is computed from it.
             let nodes = self.graph.ids().filter(|&id| self.is_traced(id));
             nodes.map(|id| vec![id]).collect()
@@ -117,7 +127,11 @@ impl<'a> Tracing<'a> {
     }
 
     /// Units in an order in which they can run, if there is one.
-    fn ordered(&self, units: &[Vec<NodeId>]) -> Option<Vec<Vec<NodeId>>> {
+    fn ordered(
+        &self,
+        units: &[Vec<NodeId>],
+        rank: &dyn Fn(NodeId) -> usize,
+    ) -> Option<Vec<Vec<NodeId>>> {
         let mut unit_of: BTreeMap<NodeId, usize> = BTreeMap::new();
         for (position, unit) in units.iter().enumerate() {
             unit_of.extend(unit.iter().map(|id| (*id, position)));
@@ -131,15 +145,20 @@ impl<'a> Tracing<'a> {
                 waits[position] += usize::from(readers[source].insert(position));
             }
         }
+        let ranks = units
+            .iter()
+            .map(|unit| unit.iter().map(|&id| rank(id)).max());
+        let ranks: Vec<Option<usize>> = ranks.collect();
         let all = 0..units.len();
-        let mut ready: BTreeSet<usize> = all.filter(|&unit| waits[unit] == 0).collect();
+        let ready = all.filter(|&unit| waits[unit] == 0);
+        let mut ready: BTreeSet<_> = ready.map(|unit| (ranks[unit], unit)).collect();
         let mut order = vec![];
-        while let Some(position) = ready.pop_first() {
+        while let Some((_, position)) = ready.pop_first() {
             order.push(units[position].clone());
             for &reader in &readers[position] {
                 waits[reader] -= 1;
                 if waits[reader] == 0 {
-                    ready.insert(reader);
+                    ready.insert((ranks[reader], reader));
                 }
             }
         }

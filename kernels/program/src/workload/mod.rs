@@ -3,6 +3,7 @@
 //! The engine knows workloads only through these types: what parameters they take, what a problem's
 //! tensors are, what the right answer is, and which [`Program`] a backend yields for it.
 
+mod dispatcher;
 mod info;
 mod presentation;
 
@@ -17,6 +18,7 @@ use crate::tensor::{Dtype, Tensor, Tensors};
 use crate::{Foreign, Program};
 
 pub use crate::target::{Target, generation};
+pub use dispatcher::{Dispatch, Dispatcher, FoundLoop, LoopId, Planner};
 pub use info::{
     BackendInfo, DefaultValue, ParameterError, ParameterInfo, ParameterKind, TensorInfo,
     WorkloadInfo,
@@ -289,6 +291,21 @@ pub trait Problem: Send + Sync {
         canonical: &CanonicalShape,
         target: &Target,
     ) -> Result<Program, Refusal>;
+
+    /// The operations whose work the timed steps of a backend's program are, for loops that find
+    /// out themselves whether to compile. None where a loop of the backend runs all of its program.
+    ///
+    /// # Errors
+    /// As [`program`](Problem::program).
+    fn dispatcher(
+        &self,
+        _backend: &str,
+        _phase: Phase,
+        _canonical: &CanonicalShape,
+        _target: &Target,
+    ) -> Result<Option<Box<dyn Dispatcher>>, Refusal> {
+        Ok(None)
+    }
 
     /// How that program came to be, pass by pass, for people; nothing where it was not made by
     /// passes.

@@ -53,11 +53,18 @@ struct Place {
     len: usize,
 }
 
+/// A program, and when its nodes are computed.
+pub(super) struct Assembled {
+    pub(super) program: Program,
+    /// For nodes that launches of the timed steps compute, the number of steps up to that launch.
+    pub(super) ends: BTreeMap<NodeId, usize>,
+}
+
 /// The program of a plan.
 ///
 /// # Errors
 /// The reason why the target can't run it.
-pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Refusal> {
+pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Assembled, Refusal> {
     let mut assembly = Assembly {
         plan,
         request,
@@ -74,13 +81,19 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
     assembly.forms = assembly.forms(&order);
     let made = assembly.make_all(&order)?;
     assembly.place(&order, &made);
+    let mut ends = BTreeMap::new();
     for (position, (launch, made)) in order.iter().zip(&made).enumerate() {
         let steps = assembly
             .steps(position, made)
             .map_err(|reason| assembly.refusal(launch, &reason))?;
         match assembly.is_prologue(launch) {
             true => assembly.program.prologue.extend(steps),
-            false => assembly.program.steps.extend(steps),
+            false => {
+                assembly.program.steps.extend(steps);
+                let tasks = launch.iter().flat_map(|&at| &plan.clusters[at].tasks);
+                let nodes = tasks.map(|&task| plan.tasks[task].node);
+                ends.extend(nodes.map(|node| (node, assembly.program.steps.len())));
+            }
         }
     }
     // The first launch has no launch of the program before it to overlap, and would start half a
@@ -93,7 +106,10 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Program, Re
     assembly.results();
     let mistake = |reason| Refusal::Unavailable(format!("a mistake of this program: {reason}"));
     assembly.program.validate().map_err(mistake)?;
-    Ok(assembly.program)
+    Ok(Assembled {
+        program: assembly.program,
+        ends,
+    })
 }
 
 /// A kernel that was generated.

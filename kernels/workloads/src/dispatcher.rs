@@ -1,0 +1,443 @@
+//! A graph as an eager framework runs it: operation by operation, with the loops that are found in
+//! them.
+
+use std::ops::Range;
+
+use sweeper_compiler::fuse::{self, Policy, Replay, Request};
+use sweeper_compiler::graph::Op;
+use sweeper_compiler::stream::{
+    Answer, Kind, Operation, Path, PathGraph, PathId, Reference, Stream, Tensor, Value,
+};
+use sweeper_program::workload::{
+    Dispatch, Dispatcher, FoundLoop, LoopId, Phase, Planner, Refusal, Target,
+};
+use sweeper_program::{Binding, Precision, Program, Role};
+
+/// An operation of an iteration, as it is recorded.
+struct Recorded {
+    kind: Kind,
+    /// Nodes that are read and made, by index, with the roles of their values.
+    operands: Vec<(usize, Role)>,
+    results: Vec<(usize, Role)>,
+}
+
+/// The operations of a graph, again and again, and the stream that they are recorded in.
+pub(crate) struct GraphDispatcher {
+    replay: Replay,
+    target: Target,
+    bounds: Vec<(usize, u64)>,
+    precision: Precision,
+    /// Names of given tensors, and of results of the phase, by node.
+    given: Vec<(usize, String)>,
+    results: Vec<(usize, String)>,
+    /// Results that are next values of given tensors, by node.
+    updates: Vec<(usize, usize)>,
+    recorded: Vec<Recorded>,
+    stream: Stream,
+    /// The value of each node.
+    values: Vec<u64>,
+    next_value: u64,
+    /// The operation that comes next.
+    at: usize,
+    tensors: [Vec<Tensor>; 2],
+}
+
+impl GraphDispatcher {
+    /// The dispatcher of a request's graph and phase.
+    ///
+    /// # Errors
+    /// As [`fuse::replay`].
+    pub(crate) fn new(request: &Request<'_>) -> Result<Self, Refusal> {
+        let replay = fuse::replay(request)?;
+        let graph = &replay.graph;
+        let names = request.graph.given().iter().zip(graph.given());
+        let given = names.map(|(named, given)| {
+            let name = match &request.graph.node(named.node).op {
+                Op::Input(name) => name.clone(),
+                _ => String::new(),
+            };
+            (given.node.index(), name)
+        });
+        let given: Vec<_> = given.collect();
+        let wanted: Vec<_> = graph.results(request.phase).collect();
+        let results = wanted.iter();
+        let results = results.map(|output| (output.node.index(), output.name.clone()));
+        let updates = wanted.iter().filter_map(|output| {
+            let given = output.updates?;
+            Some((output.node.index(), given.index()))
+        });
+        let mut dispatcher = GraphDispatcher {
+            target: request.target.clone(),
+            bounds: request.canonical.to_vec(),
+            precision: request.precision,
+            given,
+            results: results.collect(),
+            updates: updates.collect(),
+            recorded: vec![],
+            stream: Stream::new(),
+            values: vec![0; graph.nodes().len()],
+            next_value: 0,
+            at: 0,
+            tensors: [vec![], vec![]],
+            replay,
+        };
+        dispatcher.restart();
+        Ok(dispatcher)
+    }
+
+    fn role_of_given(&self, node: usize) -> Role {
+        let mut given = self.replay.graph.given().iter();
+        let own = given.find(|given| given.node.index() == node);
+        own.map_or(Role::Workspace, |given| given.role)
+    }
+
+    fn role_of_result(&self, node: usize) -> Role {
+        match self.results.iter().any(|(result, _)| *result == node) {
+            true => Role::Output,
+            false => Role::Workspace,
+        }
+    }
+
+    /// Whether an iteration of a path is one of the computation: the operations from the first to
+    /// the last, with state that is carried as the graph says, and with all results.
+    fn is_whole(&self, path: &Path) -> bool {
+        let operations = path.operations();
+        let mut pairs = operations.iter().zip(&self.recorded);
+        let has_calls = operations.len() == self.recorded.len()
+            && pairs.all(|(operation, recorded)| operation.kind == recorded.kind);
+        if !has_calls {
+            return false;
+        }
+        let slots = self.slots(path);
+        let has_given = slots.iter().all(|node| {
+            let mut given = self.given.iter();
+            given.any(|(held, _)| held == node)
+        });
+        let mut left: Vec<usize> = self.results.iter().map(|(node, _)| *node).collect();
+        let carries = path.results().iter().all(|result| {
+            let node = self.result(result.operation, result.result);
+            left.retain(|held| *held != node);
+            let given = result.carried.map(|slot| slots[slot as usize]);
+            let update = self.updates.iter().find(|(made, _)| *made == node);
+            given == update.map(|(_, given)| *given)
+        });
+        has_given && carries && left.is_empty()
+    }
+
+    /// The node whose value comes through each slot of a path of the computation.
+    fn slots(&self, path: &Path) -> Vec<usize> {
+        let mut nodes = vec![usize::MAX; path.slots().len()];
+        for (operation, recorded) in path.operations().iter().zip(&self.recorded) {
+            for (reference, (node, _)) in operation.operands.iter().zip(&recorded.operands) {
+                if let Reference::Slot(slot) = reference {
+                    nodes[*slot as usize] = *node;
+                }
+            }
+        }
+        nodes
+    }
+
+    fn result(&self, operation: u32, result: u32) -> usize {
+        self.recorded[operation as usize].results[result as usize].0
+    }
+
+    /// Makes the program of a path of the computation.
+    fn planner(&self, path: &Path) -> Planner {
+        let slots = self.slots(path).into_iter().map(|node| {
+            let mut given = self.given.iter();
+            given
+                .find(|(held, _)| *held == node)
+                .map(|(_, name)| name.clone())
+        });
+        let results = path.results().iter().map(|result| {
+            let node = self.result(result.operation, result.result);
+            let mut named = self.results.iter();
+            named
+                .find(|(held, _)| *held == node)
+                .map(|(_, name)| name.clone())
+        });
+        let names = Names {
+            slots: slots.map(Option::unwrap_or_default).collect(),
+            results: results.collect(),
+        };
+        let (target, bounds) = (self.target.clone(), self.bounds.clone());
+        let (precision, path) = (self.precision, path.clone());
+        Box::new(move || {
+            let made = path.graph();
+            let program = fuse::program(&Request {
+                graph: &made.graph,
+                backward: made.backward,
+                phase: match made.backward {
+                    Some(_) => Phase::Both,
+                    None => Phase::Forward,
+                },
+                policy: Policy::Compiled,
+                target: &target,
+                canonical: &bounds,
+                precision,
+            })?;
+            Ok(names.renamed(program, &made))
+        })
+    }
+}
+
+/// Names of the problem's tensors, for slots and results of a path.
+struct Names {
+    slots: Vec<String>,
+    results: Vec<Option<String>>,
+}
+
+impl Names {
+    /// A program of a path's graph, with these names for its buffers.
+    fn renamed(&self, mut program: Program, made: &PathGraph) -> Program {
+        let slot = |name: &str| {
+            let position = made.inputs.iter().position(|held| held == name);
+            position.map(|position| self.slots[position].clone())
+        };
+        let result = |name: &str| {
+            let position = made.outputs.iter().position(|held| held == name)?;
+            self.results[position].clone()
+        };
+        for buffer in &mut program.buffers {
+            let own = buffer.name.clone();
+            match &mut buffer.binding {
+                Binding::Given => {
+                    if let Some(name) = slot(&own) {
+                        buffer.name = name.into();
+                    }
+                }
+                Binding::Updated { result: next } => {
+                    if let Some(name) = slot(&own) {
+                        buffer.name = name.into();
+                    }
+                    if let Some(name) = result(next) {
+                        *next = name.into();
+                    }
+                }
+                Binding::Result => {
+                    if let Some(name) = result(&own) {
+                        buffer.name = name.into();
+                    }
+                }
+                Binding::Scratch => {}
+            }
+        }
+        program
+    }
+}
+
+impl Dispatcher for GraphDispatcher {
+    fn steps(&self) -> &[Range<usize>] {
+        &self.replay.steps
+    }
+
+    fn restart(&mut self) {
+        self.stream = Stream::new();
+        self.at = 0;
+        for (value, (node, _)) in (0..).zip(&self.given) {
+            self.values[*node] = value;
+        }
+        self.next_value = self.given.len() as u64;
+        let mut recorded = Vec::with_capacity(self.replay.calls.len());
+        for at in 0..self.replay.calls.len() {
+            let call = &self.replay.calls[at];
+            let operands = call.operands.iter().map(|node| node.index());
+            let results = call.results.iter().map(|node| node.index());
+            recorded.push(Recorded {
+                operands: operands
+                    .map(|node| (node, self.role_of_given(node)))
+                    .collect(),
+                results: results
+                    .map(|node| (node, self.role_of_result(node)))
+                    .collect(),
+                kind: self.stream.define(call.definition.clone()),
+            });
+        }
+        self.recorded = recorded;
+    }
+
+    fn record(&mut self) -> Dispatch {
+        let Recorded {
+            kind,
+            operands,
+            results,
+        } = &self.recorded[self.at];
+        let [read, made] = &mut self.tensors;
+        read.clear();
+        for &(node, role) in operands {
+            read.push(Tensor::with_role(Value(self.values[node]), role));
+        }
+        made.clear();
+        for &(node, role) in results {
+            self.values[node] = self.next_value;
+            made.push(Tensor::with_role(Value(self.next_value), role));
+            self.next_value += 1;
+        }
+        let answer = self.stream.record(&Operation {
+            kind: *kind,
+            operands: read,
+            results: made,
+        });
+        self.at += 1;
+        if self.at == self.recorded.len() {
+            self.at = 0;
+            for &(result, given) in &self.updates {
+                self.values[given] = self.values[result];
+            }
+        }
+        match answer {
+            Answer::Run => Dispatch::Run,
+            Answer::Found(id) => Dispatch::Found(LoopId(id.0)),
+            Answer::Boundary(id) => Dispatch::Boundary(LoopId(id.0)),
+            Answer::Hold => Dispatch::Hold,
+            Answer::Replace(id) => Dispatch::Replace(LoopId(id.0)),
+            Answer::Flush { held } => Dispatch::Flush { held },
+        }
+    }
+
+    fn found(&self, id: LoopId) -> Option<FoundLoop> {
+        let path = self.stream.path(PathId(id.0))?;
+        if !self.is_whole(path) {
+            return None;
+        }
+        let bytes = postcard::to_stdvec(path).ok()?;
+        Some(FoundLoop {
+            signature: path.signature(|extent| extent),
+            bytes,
+            planner: self.planner(path),
+        })
+    }
+
+    fn know(&mut self, bytes: &[u8]) -> Option<LoopId> {
+        let path: Path = postcard::from_bytes(bytes).ok()?;
+        let id = self.stream.know(&path);
+        let known = self.stream.path(id)?;
+        self.is_whole(known).then_some(LoopId(id.0))
+    }
+
+    fn adopt(&mut self, id: LoopId) -> bool {
+        self.stream.adopt(PathId(id.0))
+    }
+
+    fn abandon(&mut self, id: LoopId) -> usize {
+        self.stream.abandon(PathId(id.0))
+    }
+
+    fn flush(&mut self) -> usize {
+        self.stream.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    use crate::economics::{matmul_chain::MatmulChain, mixed::Mixed, mlp::Loss, mlp::Mlp};
+    use crate::graph_problem::{Computation, GraphProblem};
+    use crate::transformer;
+    use sweeper_program::workload::{CanonicalShape, Problem};
+
+    fn dispatcher(problem: &dyn Problem, phase: Phase) -> Box<dyn Dispatcher> {
+        let made = problem.dispatcher("auto", phase, &CanonicalShape::default(), &Target::Cpu);
+        made.unwrap().unwrap()
+    }
+
+    /// Runs iterations until a whole loop is found.
+    fn find(dispatcher: &mut dyn Dispatcher, iterations: usize) -> Option<LoopId> {
+        let operations = dispatcher.steps().len();
+        let mut whole = None;
+        for _ in 0..operations * iterations {
+            if let Dispatch::Found(id) = dispatcher.record()
+                && dispatcher.found(id).is_some()
+            {
+                whole = Some(id);
+            }
+        }
+        whole
+    }
+
+    /// The loop is found, its program has the problem's tensors, and a later run knows it at once.
+    fn assert_is_found(problem: &dyn Problem, phase: Phase) {
+        let mut first = dispatcher(problem, phase);
+        let program = problem.program("auto", phase, &CanonicalShape::default(), &Target::Cpu);
+        let steps = first.steps().to_vec();
+        let mut ends = steps.iter().map(|span| span.end);
+        assert!(steps.iter().zip(&steps[1..]).all(|(a, b)| a.end == b.start));
+        assert_eq!(ends.next_back(), Some(program.unwrap().steps.len()));
+        let id = find(first.as_mut(), 4.max(34 / steps.len() + 3)).expect("a loop");
+        let found = first.found(id).unwrap();
+        let program = (found.planner)().unwrap();
+        let given = program.buffers.iter().filter(|buffer| buffer.is_given());
+        let given: BTreeSet<&str> = given.map(|buffer| &*buffer.name).collect();
+        let inputs = problem.inputs();
+        assert!(given.iter().all(|name| inputs.iter().any(|spec| spec.name == *name)));
+        let results = program.buffers.iter().filter_map(|buffer| buffer.result());
+        let results: BTreeSet<String> = results.map(str::to_owned).collect();
+        let outputs = problem.outputs(phase).into_iter().map(|spec| spec.name);
+        assert_eq!(results, outputs.collect());
+
+        let mut second = dispatcher(problem, phase);
+        let known = second.know(&found.bytes).expect("the loop is known");
+        assert_eq!(second.found(known).unwrap().signature, found.signature);
+        assert!(second.adopt(known));
+        for iteration in 0..3 {
+            for at in 0..steps.len() {
+                let expected = match at + 1 == steps.len() {
+                    true => Dispatch::Replace(known),
+                    false => Dispatch::Hold,
+                };
+                assert_eq!(second.record(), expected, "{iteration} {at}");
+            }
+        }
+        second.restart();
+        assert!(second.found(known).is_none());
+    }
+
+    fn problem<C: Computation + 'static>(computation: C) -> Box<dyn Problem> {
+        Box::new(GraphProblem::new("body", computation).unwrap())
+    }
+
+    #[test]
+    fn loops_of_the_compilation_guide_are_found_and_known() {
+        let chain = problem(MatmulChain { size: 64, depth: 3 });
+        assert_is_found(chain.as_ref(), Phase::Forward);
+        let mixed = problem(Mixed { size: 32 });
+        assert_is_found(mixed.as_ref(), Phase::Forward);
+        let mlp = problem(Mlp {
+            batch: 16,
+            widths: [32, 64, 32, 10],
+            loss: Loss::CrossEntropy,
+            rate: 0.01,
+        });
+        assert_is_found(mlp.as_ref(), Phase::Both);
+    }
+
+    #[test]
+    fn a_training_step_carries_its_state() {
+        let tiny = transformer::tests::tiny(" loss=cross_entropy");
+        assert_is_found(&tiny, Phase::Step);
+        let mut other = dispatcher(&tiny, Phase::Step);
+        let chain = problem(MatmulChain { size: 64, depth: 3 });
+        let mut of_chain = dispatcher(chain.as_ref(), Phase::Forward);
+        let id = find(of_chain.as_mut(), 20).unwrap();
+        let bytes = of_chain.found(id).unwrap().bytes;
+        assert!(other.know(&bytes).is_none(), "a loop of another computation");
+        assert!(other.know(&bytes[..bytes.len() / 2]).is_none());
+    }
+
+    #[test]
+    fn a_backward_pass_alone_has_no_loop() {
+        let mlp = problem(Mlp {
+            batch: 4,
+            widths: [8, 8, 8, 4],
+            loss: Loss::SquaredError,
+            rate: 0.01,
+        });
+        let canonical = CanonicalShape::default();
+        let refused = mlp.dispatcher("auto", Phase::Backward, &canonical, &Target::Cpu);
+        assert!(matches!(refused, Err(Refusal::Undefined(_))));
+        let others = mlp.dispatcher("eager", Phase::Both, &canonical, &Target::Cpu);
+        assert!(others.unwrap().is_none());
+    }
+}
