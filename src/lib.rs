@@ -23,6 +23,7 @@ pub mod grid;
 pub mod plan;
 pub mod compile;
 pub mod device;
+pub mod auto;
 pub mod execute;
 pub mod guides;
 pub mod record;

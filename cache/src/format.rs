@@ -54,6 +54,8 @@ pub enum Kind {
     Failure,
     /// Tensors that are costly to compute and equal each time.
     Answer,
+    /// What was found out about a loop.
+    Loop,
 }
 
 impl Kind {
@@ -64,6 +66,7 @@ impl Kind {
             Self::SharedObject => 3,
             Self::Failure => 4,
             Self::Answer => 5,
+            Self::Loop => 6,
         }
     }
 
@@ -74,6 +77,7 @@ impl Kind {
             Self::SharedObject,
             Self::Failure,
             Self::Answer,
+            Self::Loop,
         ]
         .into_iter()
         .find(|kind| kind.code() == code)

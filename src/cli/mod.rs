@@ -117,6 +117,9 @@ enum Verb {
     /// Measure on one device (started by `run`)
     #[command(hide = true)]
     Worker,
+    /// Compile kernels while a loop runs (started by a worker)
+    #[command(hide = true)]
+    Compiler,
     /// Start programs of the user (started by a worker)
     #[command(hide = true)]
     Launcher,
@@ -142,8 +145,8 @@ pub fn main() -> ExitCode {
     let screen = screen::Screen::new(&cli.screen);
     place::allow_open_files();
     // Now, since a pool that can't be had when it is first needed is a panic. A worker has one of
-    // its own size, and a launcher none.
-    if !matches!(cli.verb, Verb::Worker | Verb::Launcher)
+    // its own size, a launcher and a compiler none.
+    if !matches!(cli.verb, Verb::Worker | Verb::Launcher | Verb::Compiler)
         && let Err(error) = rayon::ThreadPoolBuilder::new()
             .num_threads(place::processors().0)
             .build_global()
@@ -177,6 +180,7 @@ pub fn main() -> ExitCode {
         Verb::Completions(args) => starter::completions::<Cli>(&args, &screen),
         Verb::Worker => worker::worker(),
         Verb::Launcher => worker::launcher(),
+        Verb::Compiler => worker::compiler(),
     };
     let exit = screen.verdict(verdict);
     if nvrtc::is_left_at_work() {

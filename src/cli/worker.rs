@@ -9,6 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXCPU};
 
 use super::exit::Exit;
 use super::place;
+use crate::compile::background;
 use crate::device::foreign::command::launcher;
 use crate::execute::supervisor::WorkerCommand;
 use crate::execute::worker::serve;
@@ -25,6 +26,17 @@ pub fn worker() -> Exit {
 pub fn launcher() -> Exit {
     outlive_signals();
     served(streams().and_then(|(requests, answers)| launcher::serve(requests, answers)))
+}
+
+/// How much a process that compiles gives way to loops on the same processors.
+const NICENESS: i32 = 10;
+
+/// Compiles kernels until the worker goes away.
+pub fn compiler() -> Exit {
+    outlive_signals();
+    // If it can't give way, it takes its share.
+    let _ = rustix::process::nice(NICENESS);
+    served(streams().and_then(|(questions, replies)| background::serve(questions, replies)))
 }
 
 /// A scheduler signals every process of a job: the main one decides how to go on. It takes this one

@@ -1,11 +1,14 @@
 //! Kernel source to artifact: through the cache where there is one, else through a compiler.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use sweeper_cache::CacheConfig;
 
 pub mod kernels;
+pub mod background;
 pub mod cc;
 pub mod nvrtc;
 pub mod bound;
@@ -14,6 +17,27 @@ pub mod elf;
 pub mod process;
 pub mod toolchain;
 pub mod wall;
+
+/// A kernel cache, as other processes are told of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachePlace {
+    /// The folder of the cache.
+    pub dir: PathBuf,
+    /// The most that it may hold, in bytes on disk.
+    pub capacity_bytes: u64,
+    /// Caches that are only read.
+    pub upstream: Vec<PathBuf>,
+}
+
+impl CachePlace {
+    /// How it is opened.
+    pub fn config(&self) -> CacheConfig {
+        CacheConfig {
+            upstream: self.upstream.clone(),
+            ..CacheConfig::new(&self.dir, self.capacity_bytes)
+        }
+    }
+}
 
 /// Why there is no artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]

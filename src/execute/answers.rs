@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use safetensors::tensor::SafeTensors;
 use sweeper_cache::{
-    Artifact, Cache, CacheConfig, Key, KeyBuilder, Kind, Lookup, MAX_ENTRY_BYTES, Metadata, Slot,
+    Artifact, Cache, Key, KeyBuilder, Kind, Lookup, MAX_ENTRY_BYTES, Metadata, Slot,
 };
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Phase, Problem, Tensors};
 
-use super::protocol::AnswerCache;
+use crate::compile::CachePlace;
 use crate::tensor_file;
 
 /// Version of a key's fields and of an entry's contents.
@@ -34,6 +34,7 @@ const HEAD_BYTES: u64 = 1 << 16;
 /// Answers that were given before, where there is a cache.
 #[derive(Default)]
 pub struct Answers {
+    place: Option<CachePlace>,
     cache: Option<Cache>,
     /// Bytes that may still be stored.
     left_bytes: Mutex<u64>,
@@ -42,18 +43,20 @@ pub struct Answers {
 impl Answers {
     /// Opens the cache that a worker was told of. Without one the oracle is asked every time: the
     /// main process says why there is none.
-    pub fn open(place: Option<&AnswerCache>) -> Self {
+    pub fn open(place: Option<&CachePlace>) -> Self {
         let Some(place) = place else {
             return Answers::default();
         };
-        let config = CacheConfig {
-            upstream: place.upstream.clone(),
-            ..CacheConfig::new(&place.dir, place.capacity_bytes)
-        };
         Answers {
-            cache: Cache::open(config).ok(),
+            place: Some(place.clone()),
+            cache: Cache::open(place.config()).ok(),
             left_bytes: Mutex::new(place.capacity_bytes / SHARE),
         }
+    }
+
+    /// The cache that they are in.
+    pub fn place(&self) -> Option<&CachePlace> {
+        self.place.as_ref()
     }
 
     /// The right outputs for `phase`, from the cache or by asking `oracle`. `id` is the identity of
@@ -256,8 +259,8 @@ mod tests {
         answers.of(problem, &[id; 32], phase, oracle).unwrap()
     }
 
-    fn place(folder: &std::path::Path) -> AnswerCache {
-        AnswerCache {
+    fn place(folder: &std::path::Path) -> CachePlace {
+        CachePlace {
             dir: folder.join("cache"),
             upstream: Vec::new(),
             capacity_bytes: 100 << 20,
@@ -299,6 +302,7 @@ mod tests {
     #[test]
     fn answers_leave_room_for_kernels() {
         let answers = Answers {
+            place: None,
             cache: None,
             left_bytes: Mutex::new(10),
         };

@@ -59,10 +59,11 @@ pub fn measure(
         }
     }
     let mut started = Vec::new();
-    for one in running {
+    for mut one in running {
         listener.working(one.point.number, Stage::Warmup);
         let program = (one.prepared, one.point.mode);
-        match Sampler::start(device, program, block.settings.warmup, one.first_ns) {
+        let (auto, warmup) = (one.auto.take(), block.settings.warmup);
+        match Sampler::start(device, program, auto, warmup, one.first_ns) {
             Ok(sampler) => started.push(Some((one, sampler))),
             Err(error) => fail(listener, one.point.number, error)?,
         }
@@ -99,7 +100,7 @@ fn sample(
                 listener.working(number, Stage::Sample);
                 match sampler.take(device) {
                     Ok(()) if !sampler.is_done(stop) => running[index] = Some((one, sampler)),
-                    Ok(()) => match context.read_last(&mut one, &sampler, device) {
+                    Ok(()) => match context.read_last(&mut one, &mut sampler, device) {
                         Ok(()) => {
                             let outcome = context.finish(one, sampler, clock_resolution_ns);
                             listener.finished(number, outcome);

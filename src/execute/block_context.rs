@@ -10,6 +10,7 @@ use sweeper_program::{CanonicalShape, Phase, Problem, Program, Refusal, Runner, 
 
 use super::answers::Answers;
 use super::audit::Audit;
+use super::auto_point;
 use super::block::Listener;
 use super::block_inputs::{BlockInputs, SmallerProblem, covering_phase};
 use super::device_oracle::DeviceOracle;
@@ -18,6 +19,8 @@ use super::refused::{check_mode, failed, overwritten, scripted, wrong};
 use super::sampling::Sampler;
 use super::tensors;
 use super::verify::{ProblemInstance, Verdict};
+use crate::auto::Auto;
+use crate::compile::CachePlace;
 use crate::device::{Artifact, Device, DeviceError, Job, Prepared, memory};
 use crate::row::outcome::{Cause, Checked, Flag, KernelUse, Measurement, Outcome, Status};
 
@@ -33,6 +36,8 @@ pub struct BlockContext<'a> {
     /// The verdict on each point's kernels on a smaller problem, by number, where there is one.
     reduced: Option<BTreeMap<u32, Result<Verdict, Outcome>>>,
     audit: Audit,
+    /// The cache, for loops that compile themselves.
+    cache: Option<CachePlace>,
 }
 
 /// A point whose program is prepared and whose outputs are right.
@@ -59,6 +64,8 @@ pub struct VerifiedPoint<'a> {
     carries_state: bool,
     /// The complaint of the audit.
     complaint: Option<String>,
+    /// The loop, if it decides itself whether to compile; until samples are taken.
+    pub auto: Option<Box<Auto>>,
 }
 
 /// Why a block has no context.
@@ -116,6 +123,7 @@ impl<'a> BlockContext<'a> {
             programs: RefCell::default(),
             reduced: None,
             audit: Audit::default(),
+            cache: answers.place().cloned(),
         };
         if let SmallerProblem::Reduced(small) = &smaller {
             context.reduced = Some(context.verify_reduced(small, artifacts, device, listener)?);
@@ -185,9 +193,16 @@ impl<'a> BlockContext<'a> {
     pub fn read_last(
         &self,
         one: &mut VerifiedPoint<'_>,
-        sampler: &Sampler,
+        sampler: &mut Sampler,
         device: &mut dyn Device,
     ) -> Result<(), DeviceError> {
+        if let Some(auto) = sampler.auto() {
+            let point = (one.point, &one.specs[..], one.carries_state);
+            one.complaint = auto_point::complaint(auto, &self.instance, point, device)?;
+            one.measurement.hot_path = auto.first().cloned().map(Box::new);
+            // Outputs of a program are not those of single operations to the bit.
+            device.sample(one.prepared, 1)?;
+        }
         one.read_last(&self.instance, device)?;
         if one.is_audited && one.complaint.is_none() && device.computes() {
             one.complaint = self.audit.complaint(
@@ -214,7 +229,9 @@ impl<'a> BlockContext<'a> {
         if let Some(status) = point.scripted_status {
             return Err(scripted(status));
         }
+        let dispatcher = auto_point::dispatcher(self.instance.problem.as_ref(), point, device)?;
         let program = program(self.instance.problem.as_ref(), point, device)?;
+        let single = dispatcher.is_some().then(|| program.clone());
         let mut measurement = self.describe(point, &program);
         check_mode(point.mode, &program)?;
         let carries_state = program.updated().next().is_some();
@@ -256,7 +273,13 @@ impl<'a> BlockContext<'a> {
         if runner.is_none() && !has_expected_memory(&measurement) {
             measurement.flags.push(Flag::MemoryMismatch);
         }
+        let eager = single.as_ref().map(|program| (program, prepared));
+        let auto = dispatcher.zip(eager).map(|(dispatcher, eager)| {
+            let cache = self.cache.as_ref();
+            auto_point::begin(dispatcher, (self.block, point), cache, eager, device)
+        });
         Ok(VerifiedPoint {
+            auto: auto.transpose()?.map(Box::new),
             point,
             prepared,
             specs,
@@ -533,6 +556,8 @@ mod tests {
                 verify: true,
                 oracle_s: 0.0,
                 order: Order::Interleaved,
+                auto: Default::default(),
+                compile_limit: std::time::Duration::from_secs(60),
             },
             points: vec![point(0, "faulty"), point(1, "sound")],
             oracle_kernels: Vec::new(),
@@ -544,6 +569,7 @@ mod tests {
             programs: RefCell::default(),
             reduced: None,
             audit: Audit::default(),
+            cache: None,
         };
         // Another fault changes the kernels of `faulty`, not those of `sound`.
         let mut device = Null::default();

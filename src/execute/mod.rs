@@ -14,6 +14,7 @@ pub mod protocol;
 pub mod rounds;
 pub mod sampling;
 mod audit;
+mod auto_point;
 pub mod block_context;
 mod refused;
 pub mod tensors;

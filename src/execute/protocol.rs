@@ -6,12 +6,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sweeper_program::{Dtype, Phase, Value};
 
+use crate::compile::CachePlace;
 use crate::device::{Artifact, Script};
 pub use crate::frames::{receive, send};
 use crate::hardware::ceilings::Ceilings;
 use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::CacheState;
-use crate::manifest::settings::{Order, Stopping, Warmup};
+use crate::manifest::settings::{AutoRules, Order, Stopping, Warmup};
 use crate::mode::Mode;
 use crate::row::outcome::{Outcome, Status};
 
@@ -28,21 +29,11 @@ pub struct DeviceRequest {
     pub cache: CacheState,
     /// How long a worker may be silent; its own waits have to be shorter.
     pub silence_limit: Duration,
-    /// Where the oracle's answers are kept; none to ask it every time.
-    pub answers: Option<AnswerCache>,
+    /// The cache, for the oracle's answers and for loops that compile themselves; none to ask the
+    /// oracle every time.
+    pub answers: Option<CachePlace>,
     /// Workloads that the manifest declares, as JSON.
     pub declared: Vec<String>,
-}
-
-/// A kernel cache that holds the oracle's answers, too.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AnswerCache {
-    /// The folder of the cache.
-    pub dir: PathBuf,
-    /// The most that it may hold, in bytes on disk.
-    pub capacity_bytes: u64,
-    /// Caches that are only read.
-    pub upstream: Vec<PathBuf>,
 }
 
 /// How samples are taken.
@@ -60,6 +51,10 @@ pub struct Settings {
     pub oracle_s: f64,
     /// Order of rounds inside a block.
     pub order: Order,
+    /// How loops decide that compile themselves.
+    pub auto: AutoRules,
+    /// How long compiling a kernel may take while a loop runs.
+    pub compile_limit: Duration,
 }
 
 /// A file that inputs come from.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use crate::auto::Auto;
 use crate::device::{Device, DeviceError, Prepared, Sample};
 use crate::hardware::clocks::{ClockSummary, Clocks};
 use crate::manifest::settings::{Stopping, Warmup};
@@ -30,6 +31,8 @@ const MAX_WARMUP_NS: f64 = 200e6;
 /// The samples of one program.
 pub struct Sampler {
     program: Prepared,
+    /// The loop, if it decides itself whether to compile.
+    auto: Option<Box<Auto>>,
     mode: Mode,
     iterations: u32,
     first_runs: FirstRuns,
@@ -51,6 +54,7 @@ impl Sampler {
     pub fn start(
         device: &mut dyn Device,
         (program, mode): (Prepared, Mode),
+        auto: Option<Box<Auto>>,
         warmup: Warmup,
         first_ns: f64,
     ) -> Result<Self, DeviceError> {
@@ -76,6 +80,7 @@ impl Sampler {
         }
         let mut sampler = Sampler {
             program,
+            auto,
             mode,
             iterations: mode.iterations().unwrap_or(batch(wanted_ns, iteration_ns)),
             first_runs,
@@ -148,7 +153,7 @@ impl Sampler {
     }
 
     /// A sample, and its cost: prologues and flushed caches count towards the time limit.
-    fn sample(&self, device: &mut dyn Device) -> Result<(Sample, f64), DeviceError> {
+    fn sample(&mut self, device: &mut dyn Device) -> Result<(Sample, f64), DeviceError> {
         let start = Instant::now();
         let sample = self.run(device)?;
         let spent_ns = match device.computes() {
@@ -158,7 +163,10 @@ impl Sampler {
         Ok((sample, spent_ns))
     }
 
-    fn run(&self, device: &mut dyn Device) -> Result<Sample, DeviceError> {
+    fn run(&mut self, device: &mut dyn Device) -> Result<Sample, DeviceError> {
+        if let Some(auto) = &mut self.auto {
+            return auto.sample(device);
+        }
         match self.mode {
             Mode::Loop(iterations) => device.run_loop(self.program, iterations),
             Mode::Each(_) => device.sample(self.program, self.iterations),
@@ -190,6 +198,11 @@ impl Sampler {
             }
             _ => true,
         }
+    }
+
+    /// The loop, if it decides itself whether to compile.
+    pub fn auto(&mut self) -> Option<&mut Auto> {
+        self.auto.as_deref_mut()
     }
 
     /// The program.
@@ -301,7 +314,7 @@ mod tests {
             script: Some(script),
         };
         let program = device.prepare(job).unwrap();
-        let mut sampler = Sampler::start(&mut device, (program, EACH), Warmup::Auto, 1e6).unwrap();
+        let mut sampler = Sampler::start(&mut device, (program, EACH), None, Warmup::Auto, 1e6).unwrap();
         while !sampler.is_done(stop) {
             sampler.take(&mut device).unwrap();
         }
@@ -437,7 +450,7 @@ mod tests {
         };
         let program = device.prepare(job).unwrap();
         let mut sampler =
-            Sampler::start(&mut device, (program, EACH), Warmup::Auto, 1000.0).unwrap();
+            Sampler::start(&mut device, (program, EACH), None, Warmup::Auto, 1000.0).unwrap();
         (device.left, device.samples) = (left, 0);
         sampler.take(&mut device).unwrap();
         (sampler.finish(Stopping::Repeats(1), 0.0), device.samples)

@@ -174,6 +174,8 @@ pub struct Measure {
     pub modes: Vec<Launching>,
     /// Iterations of whole loops that are measured in their place, each once, ascending.
     pub loops: Vec<u32>,
+    /// How loops decide that compile themselves.
+    pub auto: AutoRules,
     /// Check outputs against the oracle.
     pub verify: bool,
 }
@@ -192,7 +194,26 @@ impl Default for Measure {
             l2: L2::Auto,
             modes: vec![Launching::Launch],
             loops: Vec::new(),
+            auto: AutoRules::default(),
             verify: true,
+        }
+    }
+}
+
+/// How the backend `auto` decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AutoRules {
+    /// Compile a loop after so many iterations, whatever it costs; none to weigh gain and price.
+    pub threshold: Option<u32>,
+    /// Whether kernels of the cache and decisions on earlier loops are used.
+    pub remembers: bool,
+}
+
+impl Default for AutoRules {
+    fn default() -> Self {
+        AutoRules {
+            threshold: None,
+            remembers: true,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! [`Row`] is a row of a journal, [`entry::Entry`] a row of a table. [`schema`] lists the columns.
 
 pub mod entry;
+pub mod hot_path;
 pub mod lines;
 pub mod metric;
 pub mod outcome;

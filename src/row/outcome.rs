@@ -11,6 +11,7 @@ use crate::hardware::DeviceMemory;
 use crate::hardware::clocks::ClockSummary;
 use crate::stats::Summary;
 
+use crate::row::hot_path::HotPath;
 pub use crate::row::metric::MetricValues;
 pub use crate::status::Status;
 
@@ -211,6 +212,9 @@ pub struct Measurement {
     pub flops: f64,
     /// The least bytes that must be moved.
     pub compulsory_bytes: f64,
+    /// What became of the first loop of the backend `auto`.
+    #[serde(default)]
+    pub hot_path: Option<Box<HotPath>>,
     /// How the device was doing, where it can be asked.
     #[serde(default)]
     pub clocks: Option<ClockSummary>,

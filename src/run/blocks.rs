@@ -50,6 +50,8 @@ impl Blocks<'_> {
                 verify: manifest.measure.verify,
                 oracle_s: manifest.limits.oracle_time.as_secs_f64(),
                 order: manifest.plan.order,
+                auto: manifest.measure.auto,
+                compile_limit: manifest.limits.compile_timeout,
             },
             points: points.collect(),
             oracle_kernels: self.oracle_keys(planned),

@@ -15,7 +15,8 @@ use serde::Serialize;
 use crate::compile::CompileError;
 use crate::compile::kernels::Built;
 use crate::compile::toolchain::Toolchain;
-use crate::execute::protocol::{AnswerCache, DeviceRequest, Stage};
+use crate::compile::CachePlace;
+use crate::execute::protocol::{DeviceRequest, Stage};
 use crate::execute::supervisor::{Supervisor, WorkerCommand, WorkerError};
 use crate::hardware::DeviceIdentity;
 use crate::identity::{PointId, RunId};
@@ -377,7 +378,7 @@ fn requests_with_answers(
 ) -> Result<Vec<DeviceRequest>, RunError> {
     let mut requests = device_requests(manifest)?;
     for device in &mut requests {
-        device.answers = request.cache_dir.as_ref().map(|dir| AnswerCache {
+        device.answers = request.cache_dir.as_ref().map(|dir| CachePlace {
             dir: dir.clone(),
             capacity_bytes: manifest.cache.size_bytes,
             upstream: manifest.cache.upstream.clone(),

@@ -231,6 +231,11 @@ impl Dispatcher for GraphDispatcher {
         &self.replay.steps
     }
 
+    fn first_operation(&self) -> [u8; 32] {
+        let first = self.replay.calls.first();
+        first.map_or([0; 32], |call| call.definition.digest())
+    }
+
     fn restart(&mut self) {
         self.stream = Stream::new();
         self.at = 0;
@@ -310,6 +315,10 @@ impl Dispatcher for GraphDispatcher {
 
     fn know(&mut self, bytes: &[u8]) -> Option<LoopId> {
         let path: Path = postcard::from_bytes(bytes).ok()?;
+        let mut pairs = path.operations().iter().zip(&self.replay.calls);
+        if !pairs.all(|(operation, call)| *operation.definition == call.definition) {
+            return None;
+        }
         let id = self.stream.know(&path);
         let known = self.stream.path(id)?;
         self.is_whole(known).then_some(LoopId(id.0))

@@ -231,6 +231,7 @@ const fn kind(kind: Kind) -> &'static str {
         Kind::SharedObject => "shared object",
         Kind::Failure => "failed compilation",
         Kind::Answer => "oracle's answer",
+        Kind::Loop => "loop",
     }
 }
 

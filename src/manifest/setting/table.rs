@@ -392,6 +392,26 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
     )
     .hashed("loops"),
     setting(
+        "measure.hot_threshold",
+        "iterations after which `auto` compiles a loop, whatever that costs; else gain and price decide",
+        &Integer {
+            from: 1,
+            to: MAX_LOOP,
+            get: |manifest| manifest.measure.auto.threshold,
+            set: |manifest, iterations| manifest.measure.auto.threshold = Some(iterations),
+        },
+    )
+    .hashed("hot_threshold"),
+    setting(
+        "measure.hot_memory",
+        "`auto` takes kernels from the cache, and remembers its decisions there; false: each sample begins anew",
+        &Boolean {
+            get: |manifest| Some(false).filter(|_| !manifest.measure.auto.remembers),
+            set: |manifest, remembers| manifest.measure.auto.remembers = remembers,
+        },
+    )
+    .hashed("hot_memory"),
+    setting(
         "measure.verify",
         "check outputs against the oracle",
         field!(Boolean {} of measure.verify),

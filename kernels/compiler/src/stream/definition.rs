@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::graph::{Graph, GroupId, Node, NodeId, Op};
 use sweeper_program::Role;
@@ -124,6 +125,11 @@ impl Definition {
                 })
             }
         }
+    }
+
+    /// A digest that equal definitions have in all streams and runs.
+    pub fn digest(&self) -> [u8; 32] {
+        Sha256::digest(self.text(&|extent| extent)).into()
     }
 
     /// Equal for definitions alone that are equal but for extents with equal canonical ones.

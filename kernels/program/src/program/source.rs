@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The language of a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Language {
     /// C11 with GNU vector extensions, for the host's compiler.
@@ -15,7 +15,7 @@ pub enum Language {
 }
 
 /// A file of a kernel's source, by the name under which others include it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SourceFile {
     /// The name by which others include it. Below the main file's folder, without `..`.
     pub name: Cow<'static, str>,
@@ -35,7 +35,7 @@ impl SourceFile {
 
 /// A kernel that must be compiled: all that the compiler is asked, but for the machine's part of
 /// it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KernelSource {
     /// Its language.
     pub language: Language,
@@ -52,7 +52,7 @@ pub struct KernelSource {
 }
 
 /// What a user's source needs of its compiler beyond the options of every kernel.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UserOptions {
     /// Options after those of every kernel.
     pub options: Vec<String>,

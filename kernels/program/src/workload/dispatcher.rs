@@ -52,6 +52,10 @@ pub trait Dispatcher: Send {
     /// steps, in order.
     fn steps(&self) -> &[Range<usize>];
 
+    /// A digest of the first operation: by it a client's loops of earlier runs are found before it
+    /// has run any other.
+    fn first_operation(&self) -> [u8; 32];
+
     /// Forgets all that was recorded, and all loops: a new client.
     fn restart(&mut self);
 

@@ -1,0 +1,536 @@
+//! A loop that runs operation by operation, and decides as it runs.
+
+use std::time::{Duration, Instant};
+
+use sweeper_program::workload::{Dispatch, Dispatcher, LoopId};
+
+use super::decide::{Offer, Work, next_look, plan_pays};
+use super::memory::{Decision, Remembered};
+use super::turns::{Next, Side, Turns};
+use crate::compile::background::{Background, CompileFailure, Compiled, News, Planned};
+use crate::device::launcher::{Launcher, LoopDriver, Moment};
+use crate::device::{DeviceError, Job, Prepared};
+use crate::row::hot_path::{HotOutcome, HotPath};
+
+/// What a loop needs to decide.
+pub(super) struct Bench<'a> {
+    pub(super) dispatcher: &'a mut dyn Dispatcher,
+    pub(super) background: &'a mut Background,
+    /// The program that runs operation by operation, and its work.
+    pub(super) eager: Prepared,
+    pub(super) eager_work: Work,
+    /// Cost of a launch beside its bytes, in nanoseconds.
+    pub(super) launch_ns: f64,
+    /// Compile after so many iterations, whatever it costs.
+    pub(super) threshold: Option<u32>,
+}
+
+/// The stages of a decision.
+enum Stage {
+    /// No loop was found.
+    Searching,
+    /// A loop was found; how long does an iteration take?
+    Watching {
+        id: LoopId,
+        since: Option<(Moment, u32)>,
+        look: u32,
+    },
+    /// A program is being planned.
+    Planning { id: LoopId },
+    /// A program is planned; does it pay?
+    Weighing { id: LoopId, offer: Offer, look: u32 },
+    /// Its kernels are being compiled.
+    Compiling { id: LoopId, since: Instant },
+    /// Both run in turns.
+    Turning { id: LoopId, turns: Turns, look: u32 },
+    /// It is decided.
+    Settled,
+}
+
+/// The program of a loop, loaded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Loaded {
+    pub(super) id: LoopId,
+    pub(super) program: Prepared,
+}
+
+/// A loop on its way.
+pub(super) struct Driver<'a> {
+    bench: Bench<'a>,
+    iterations: u32,
+    stage: Stage,
+    loaded: Option<Loaded>,
+    /// Adopt the loaded program in this iteration, and decide nothing.
+    adopt_at: Option<u32>,
+    /// The iteration that runs, from 1 on.
+    iteration: u32,
+    /// The program that ran the last iteration.
+    last: Prepared,
+    start: Instant,
+    has_parts: bool,
+    path: HotPath,
+    decision: Option<Remembered>,
+}
+
+/// The end of a loop.
+pub(super) struct Driven {
+    pub(super) path: HotPath,
+    pub(super) loaded: Option<Loaded>,
+    /// What is to be remembered.
+    pub(super) decision: Option<Remembered>,
+    /// The program that ran the last iteration.
+    pub(super) last: Prepared,
+    /// Whether the background still works for the loop.
+    pub(super) is_pending: bool,
+}
+
+impl<'a> Driver<'a> {
+    /// A loop of which nothing is known.
+    pub(super) fn new(bench: Bench<'a>, iterations: u32) -> Self {
+        Driver {
+            last: bench.eager,
+            bench,
+            iterations,
+            stage: Stage::Searching,
+            loaded: None,
+            adopt_at: None,
+            iteration: 0,
+            start: Instant::now(),
+            has_parts: false,
+            path: HotPath::default(),
+            decision: None,
+        }
+    }
+
+    /// A loop about which it was decided before. Where the program was faster, it is loaded.
+    pub(super) fn remembering(
+        mut self,
+        decision: &Decision,
+        loaded: Option<Loaded>,
+    ) -> Self {
+        self.stage = Stage::Settled;
+        self.loaded = loaded;
+        let times = match decision {
+            Decision::Kept { .. } if loaded.is_none() => return self,
+            Decision::Kept { eager_ns, compiled_ns } => {
+                self.path.outcome = HotOutcome::Remembered;
+                self.adopt_at = Some(1);
+                Some((*eager_ns, *compiled_ns))
+            }
+            Decision::Back { eager_ns, compiled_ns } => {
+                self.path.outcome = HotOutcome::Back;
+                Some((*eager_ns, *compiled_ns))
+            }
+            Decision::Failed(reason) => {
+                self.path.outcome = HotOutcome::Failed;
+                self.path.note = Some(reason.clone());
+                None
+            }
+        };
+        self.path.eager_ns = times.map(|(eager_ns, _)| eager_ns);
+        self.path.compiled_ns = times.map(|(_, compiled_ns)| compiled_ns);
+        self
+    }
+
+    /// A loop that switches to a loaded program before an iteration, to see that the results stay
+    /// right.
+    pub(super) fn switching(mut self, loaded: Loaded, at: u32) -> Self {
+        self.stage = Stage::Settled;
+        self.loaded = Some(loaded);
+        self.adopt_at = Some(at);
+        self
+    }
+
+    /// The end.
+    pub(super) fn finish(mut self, elapsed_ns: f64) -> Driven {
+        let (outcome, is_pending) = match self.stage {
+            Stage::Searching if self.has_parts => (HotOutcome::Parts, false),
+            Stage::Searching => (HotOutcome::Undetected, false),
+            Stage::Watching { .. } => (HotOutcome::Short, false),
+            Stage::Planning { .. } => (HotOutcome::Short, true),
+            Stage::Weighing { .. } => (HotOutcome::Unpaid, false),
+            Stage::Compiling { since, .. } => {
+                self.path.background_ns += since.elapsed().as_nanos() as f64;
+                (HotOutcome::Compiling, true)
+            }
+            Stage::Turning { .. } => (HotOutcome::Trying, false),
+            Stage::Settled => (self.path.outcome, false),
+        };
+        self.path.outcome = outcome;
+        self.path.total_ns = elapsed_ns;
+        Driven {
+            path: self.path,
+            loaded: self.loaded,
+            decision: self.decision,
+            last: self.last,
+            is_pending,
+        }
+    }
+
+    /// Runs the operation at a position of the iteration, as the dispatcher says.
+    fn operation(
+        &mut self,
+        at: usize,
+        launcher: &mut dyn Launcher,
+    ) -> Result<(), DeviceError> {
+        match self.bench.dispatcher.record() {
+            Dispatch::Run => self.launch(at, launcher),
+            Dispatch::Hold => Ok(()),
+            Dispatch::Found(id) => {
+                self.launch(at, launcher)?;
+                self.found(id);
+                Ok(())
+            }
+            Dispatch::Boundary(id) => {
+                self.launch(at, launcher)?;
+                self.last = self.bench.eager;
+                self.ended(id, Side::Eager, launcher)
+            }
+            Dispatch::Replace(id) => {
+                let Some(loaded) = self.loaded.filter(|loaded| loaded.id == id) else {
+                    return Err(DeviceError::Launch(
+                        "a loop was adopted whose program is not loaded".to_owned(),
+                    ));
+                };
+                launcher.launch(loaded.program, 0..launcher.steps(loaded.program))?;
+                self.last = loaded.program;
+                self.path.switched_at.get_or_insert(self.iteration);
+                self.path.replaced += 1;
+                self.ended(id, Side::Compiled, launcher)
+            }
+            Dispatch::Flush { held } => {
+                self.flush(at, held, launcher)?;
+                self.launch(at, launcher)
+            }
+        }
+    }
+
+    fn launch(&self, at: usize, launcher: &mut dyn Launcher) -> Result<(), DeviceError> {
+        let steps = self.bench.dispatcher.steps()[at].clone();
+        match steps.is_empty() {
+            true => Ok(()),
+            false => launcher.launch(self.bench.eager, steps),
+        }
+    }
+
+    /// Launches the last operations before the one at a position.
+    fn flush(
+        &self,
+        at: usize,
+        held: usize,
+        launcher: &mut dyn Launcher,
+    ) -> Result<(), DeviceError> {
+        let operations = self.bench.dispatcher.steps().len();
+        for back in (1..=held).rev() {
+            self.launch((at + operations - back % operations) % operations, launcher)?;
+        }
+        Ok(())
+    }
+
+    fn found(&mut self, id: LoopId) {
+        let is_whole = self.bench.dispatcher.found(id).is_some();
+        self.has_parts |= !is_whole;
+        if is_whole && matches!(self.stage, Stage::Searching) {
+            self.path.detected_at = Some(self.iteration);
+            self.stage = Stage::Watching {
+                id,
+                since: None,
+                look: 0,
+            };
+        }
+    }
+
+    /// Decides after an iteration of a loop.
+    fn ended(
+        &mut self,
+        id: LoopId,
+        side: Side,
+        launcher: &mut dyn Launcher,
+    ) -> Result<(), DeviceError> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Settled);
+        self.stage = match stage {
+            Stage::Watching {
+                id: own,
+                since,
+                look,
+            } if own == id => self.watch(id, since, look, launcher)?,
+            Stage::Planning { id: own } if own == id => self.planned(id),
+            Stage::Weighing {
+                id: own,
+                offer,
+                look,
+            } if own == id => self.weigh(id, offer, look),
+            Stage::Compiling { id: own, since } if own == id => {
+                self.compiled(id, since, launcher)?
+            }
+            Stage::Turning {
+                id: own,
+                turns,
+                look,
+            } if own == id => self.turn(id, side, (turns, look), launcher)?,
+            other => other,
+        };
+        Ok(())
+    }
+
+    /// Measures an iteration; has a program planned once that may pay.
+    fn watch(
+        &mut self,
+        id: LoopId,
+        since: Option<(Moment, u32)>,
+        look: u32,
+        launcher: &mut dyn Launcher,
+    ) -> Result<Stage, DeviceError> {
+        let iteration = self.iteration;
+        let watching = |since, look| Stage::Watching { id, since, look };
+        let Some((from, first)) = since else {
+            let from = (launcher.moment()?, iteration);
+            return Ok(watching(Some(from), iteration + 1));
+        };
+        let operations = self.bench.dispatcher.steps().len();
+        let pays = match self.bench.threshold {
+            Some(threshold) => iteration >= threshold,
+            None => plan_pays(operations, self.start.elapsed().as_nanos() as f64),
+        };
+        if iteration < look || !pays {
+            return Ok(watching(since, look));
+        }
+        let now = launcher.moment()?;
+        let Some(elapsed_ns) = launcher.between_ns(from, now)? else {
+            return Ok(watching(since, next_look(iteration)));
+        };
+        self.path.eager_ns = Some(elapsed_ns / f64::from(iteration - first));
+        match self.bench.dispatcher.found(id) {
+            Some(found) => self.bench.background.plan(found.planner),
+            None => return Ok(Stage::Settled),
+        }
+        Ok(Stage::Planning { id })
+    }
+
+    fn planned(&mut self, id: LoopId) -> Stage {
+        let planned = match self.bench.background.news() {
+            Ok(Some(News::Planned(planned))) => planned,
+            Ok(_) => return Stage::Planning { id },
+            Err(failure) => Err(failure),
+        };
+        let planned = match planned {
+            Ok(planned) => planned,
+            Err(failure) => return self.fail(id, failure),
+        };
+        let Planned {
+            launches,
+            bytes,
+            price_ns,
+            plan_ns,
+            ..
+        } = planned;
+        self.path.background_ns += plan_ns;
+        let eager_ns = self.path.eager_ns.unwrap_or_default();
+        let works = [self.bench.eager_work, Work { launches, bytes }];
+        let offer = Offer::of(eager_ns, works, self.bench.launch_ns, price_ns);
+        self.path.predicted_gain_ns = Some(offer.gain_ns);
+        self.path.predicted_price_ns = Some(offer.price_ns);
+        if self.bench.threshold.is_some() {
+            return self.compile(id);
+        }
+        if offer.is_worthless(eager_ns) {
+            self.path.outcome = HotOutcome::Worthless;
+            return Stage::Settled;
+        }
+        self.weigh(id, offer, 0)
+    }
+
+    fn weigh(&mut self, id: LoopId, offer: Offer, look: u32) -> Stage {
+        let iteration = self.iteration;
+        if iteration < look || !offer.pays(iteration) {
+            let look = match iteration < look {
+                true => look,
+                false => next_look(iteration),
+            };
+            return Stage::Weighing { id, offer, look };
+        }
+        self.compile(id)
+    }
+
+    fn compile(&mut self, id: LoopId) -> Stage {
+        self.bench.background.compile();
+        let since = Instant::now();
+        Stage::Compiling { id, since }
+    }
+
+    /// Loads a program that is compiled, and lets it take turns.
+    fn compiled(
+        &mut self,
+        id: LoopId,
+        since: Instant,
+        launcher: &mut dyn Launcher,
+    ) -> Result<Stage, DeviceError> {
+        let compiled = match self.bench.background.news() {
+            Ok(Some(News::Compiled(compiled))) => compiled,
+            Ok(_) => return Ok(Stage::Compiling { id, since }),
+            Err(failure) => Err(failure),
+        };
+        let Compiled {
+            program,
+            artifacts,
+            compile_ns,
+        } = match compiled {
+            Ok(compiled) => compiled,
+            Err(failure) => return Ok(self.fail(id, failure)),
+        };
+        self.path.background_ns += compile_ns;
+        let job = Job {
+            program,
+            artifacts: &artifacts,
+            script: None,
+        };
+        let program = match launcher.prepare(job) {
+            Ok(program) => program,
+            Err(lost @ DeviceError::Lost(_)) => return Err(lost),
+            Err(error) => {
+                let failure = CompileFailure {
+                    reason: error.to_string(),
+                    is_final: matches!(error, DeviceError::Launch(_)),
+                };
+                return Ok(self.fail(id, failure));
+            }
+        };
+        launcher.begin(program)?;
+        self.loaded = Some(Loaded { id, program });
+        self.bench.dispatcher.adopt(id);
+        Ok(Stage::Turning {
+            id,
+            turns: Turns::new(self.path.eager_ns.unwrap_or_default()),
+            look: 0,
+        })
+    }
+
+    /// Takes turns until one of both is known to be faster.
+    fn turn(
+        &mut self,
+        id: LoopId,
+        side: Side,
+        (mut turns, look): (Turns, u32),
+        launcher: &mut dyn Launcher,
+    ) -> Result<Stage, DeviceError> {
+        let mut is_time = false;
+        if turns.are_enough() {
+            // The device has not passed all turns yet.
+            is_time = self.iteration >= look;
+        } else if turns.ended(side) == Next::Note && turns.note(launcher.moment()?) {
+            is_time = true;
+            self.change(id, turns.side(), launcher)?;
+        }
+        if !is_time {
+            return Ok(Stage::Turning { id, turns, look });
+        }
+        turns.read(|from, to| launcher.between_ns(from, to))?;
+        let Some(is_faster) = turns.verdict() else {
+            let look = next_look(self.iteration);
+            return Ok(Stage::Turning { id, turns, look });
+        };
+        self.settle(id, is_faster, &turns, launcher)?;
+        Ok(Stage::Settled)
+    }
+
+    /// Lets one of both run the next iterations.
+    fn change(
+        &mut self,
+        id: LoopId,
+        side: Side,
+        launcher: &mut dyn Launcher,
+    ) -> Result<(), DeviceError> {
+        match side {
+            Side::Compiled => {
+                self.bench.dispatcher.adopt(id);
+                Ok(())
+            }
+            // Between two iterations nothing is kept.
+            Side::Eager => match self.bench.dispatcher.abandon(id) {
+                0 => Ok(()),
+                held => self.flush(0, held, launcher),
+            },
+        }
+    }
+
+    fn settle(
+        &mut self,
+        id: LoopId,
+        is_faster: bool,
+        turns: &Turns,
+        launcher: &mut dyn Launcher,
+    ) -> Result<(), DeviceError> {
+        let [eager_ns, compiled_ns] = turns.medians_ns().unwrap_or_default();
+        self.path.eager_ns = Some(eager_ns);
+        self.path.compiled_ns = Some(compiled_ns);
+        let decision = match is_faster {
+            true => {
+                self.path.outcome = HotOutcome::Kept;
+                self.change(id, Side::Compiled, launcher)?;
+                Decision::Kept {
+                    eager_ns,
+                    compiled_ns,
+                }
+            }
+            false => {
+                self.path.outcome = HotOutcome::Back;
+                self.path.regressions += 1;
+                self.change(id, Side::Eager, launcher)?;
+                Decision::Back {
+                    eager_ns,
+                    compiled_ns,
+                }
+            }
+        };
+        self.remember(id, decision);
+        Ok(())
+    }
+
+    fn fail(&mut self, id: LoopId, failure: CompileFailure) -> Stage {
+        self.path.outcome = HotOutcome::Failed;
+        self.path.note = Some(failure.reason.clone());
+        if failure.is_final {
+            self.remember(id, Decision::Failed(failure.reason));
+        }
+        Stage::Settled
+    }
+
+    fn remember(&mut self, id: LoopId, decision: Decision) {
+        let found = self.bench.dispatcher.found(id);
+        self.decision = found.map(|found| Remembered {
+            bytes: found.bytes,
+            decision,
+        });
+    }
+}
+
+impl LoopDriver for Driver<'_> {
+    fn run(&mut self, launcher: &mut dyn Launcher) -> Result<Duration, DeviceError> {
+        launcher.begin(self.bench.eager)?;
+        if let Some(loaded) = self.loaded {
+            launcher.begin(loaded.program)?;
+        }
+        launcher.wait()?;
+        let operations = self.bench.dispatcher.steps().len();
+        self.start = Instant::now();
+        for iteration in 1..=self.iterations {
+            self.iteration = iteration;
+            if self.adopt_at == Some(iteration)
+                && let Some(loaded) = self.loaded
+            {
+                self.bench.dispatcher.adopt(loaded.id);
+            }
+            for at in 0..operations {
+                self.operation(at, launcher)?;
+            }
+        }
+        let held = self.bench.dispatcher.flush();
+        self.flush(0, held, launcher)?;
+        launcher.wait()?;
+        Ok(self.start.elapsed())
+    }
+
+    fn iterations(&self) -> u32 {
+        self.iterations
+    }
+}

@@ -1,0 +1,313 @@
+//! The backend `auto`: a loop runs operation by operation at once, and becomes compiled while it
+//! runs, where that pays.
+//!
+//! [`driver`] runs a loop, [`decide`] weighs gains and prices, [`turns`] finds out whether the
+//! program is faster, [`memory`] keeps what was found out beside the kernels. Loops are found by the compiler's stream of operations, behind
+//! [`sweeper_program::workload::Dispatcher`]; kernels are compiled by
+//! [`crate::compile::background`].
+
+mod decide;
+mod driver;
+mod memory;
+mod turns;
+
+use std::time::{Duration, Instant};
+
+use sweeper_program::workload::{Dispatch, Dispatcher, TensorSpec};
+use sweeper_program::{KernelSource, Program, Tensors};
+
+use crate::compile::CachePlace;
+use crate::compile::background::{Background, CompileFailure, News, Opening};
+use crate::device::{Device, DeviceError, Job, Prepared, Sample};
+use crate::hardware::DeviceKind;
+use crate::manifest::settings::AutoRules;
+use crate::row::hot_path::HotPath;
+
+use decide::{Work, launch_ns};
+use driver::{Bench, Driven, Driver, Loaded};
+use memory::{Decision, Memory, Remembered};
+
+/// Iterations of the loop that is run to see that results stay right when the program takes over;
+/// it does so in the middle.
+const SWITCHED_ITERATIONS: u32 = 6;
+
+/// Operations that are recorded at most to find out how long detecting takes.
+const MOST_RECORDED: usize = 1 << 20;
+
+/// A loop that is known from before.
+struct Known {
+    remembered: Remembered,
+    /// Its program on the device, if it is to be used.
+    program: Option<Prepared>,
+}
+
+/// One point of the backend `auto`.
+pub struct Auto {
+    dispatcher: Box<dyn Dispatcher>,
+    background: Background,
+    memory: Memory,
+    rules: AutoRules,
+    eager: Prepared,
+    eager_work: Work,
+    launch_ns: f64,
+    iterations: u32,
+    known: Option<Known>,
+    /// A program that was loaded, with the loop that it is of.
+    loaded: Option<(Vec<u8>, Prepared)>,
+    detection_ns: Option<f64>,
+    first: Option<HotPath>,
+    last: Prepared,
+}
+
+/// The surroundings of a loop.
+pub struct Place<'a> {
+    /// The cache of kernels and decisions.
+    pub cache: Option<CachePlace>,
+    /// How long compiling one kernel may take.
+    pub limit: Duration,
+    /// How to decide.
+    pub rules: AutoRules,
+    /// The program that runs operation by operation, as it was prepared.
+    pub eager: (&'a Program, Prepared),
+}
+
+impl Auto {
+    /// A loop of so many iterations. Looks for loops of earlier runs, and loads their programs.
+    ///
+    /// # Errors
+    /// A process that can't be started, a lost device.
+    pub fn new(
+        dispatcher: Box<dyn Dispatcher>,
+        place: Place<'_>,
+        iterations: u32,
+        device: &mut dyn Device,
+    ) -> Result<Self, DeviceError> {
+        let Place {
+            cache,
+            limit,
+            rules,
+            eager: (program, eager),
+        } = place;
+        let identity = device.identity().clone();
+        let alike: Vec<KernelSource> = program.sources().into_iter().cloned().collect();
+        let background = Background::start(&Opening {
+            cache: cache.clone(),
+            compiles_all: !rules.remembers,
+            device: identity.clone(),
+            limit,
+            alike,
+        });
+        let background = background.map_err(|error| {
+            DeviceError::Interrupted(format!("the process that compiles: {error}"))
+        })?;
+        let settings = format!("{:?}", rules.threshold);
+        let memory = Memory::open(
+            cache.as_ref().filter(|_| rules.remembers),
+            (&identity, &background.compiler),
+            dispatcher.first_operation(),
+            &settings,
+        );
+        let totals = program.totals();
+        let mut auto = Auto {
+            dispatcher,
+            background,
+            memory,
+            rules,
+            eager,
+            eager_work: Work {
+                launches: totals.launches,
+                bytes: totals.read_bytes + totals.written_bytes,
+            },
+            launch_ns: launch_ns(identity.kind == DeviceKind::Cuda),
+            iterations,
+            known: None,
+            loaded: None,
+            detection_ns: None,
+            first: None,
+            last: eager,
+        };
+        auto.detection_ns = auto.time_of_detection();
+        auto.recall(device)?;
+        Ok(auto)
+    }
+
+    /// How long recording takes until the loop is found, in nanoseconds, if it is found: without
+    /// running anything.
+    fn time_of_detection(&mut self) -> Option<f64> {
+        let operations = self.dispatcher.steps().len();
+        let most = operations.saturating_mul(self.iterations as usize);
+        self.dispatcher.restart();
+        let start = Instant::now();
+        for _ in 0..most.min(MOST_RECORDED) {
+            if let Dispatch::Found(id) = self.dispatcher.record() {
+                let elapsed_ns = start.elapsed().as_nanos() as f64;
+                if self.dispatcher.found(id).is_some() {
+                    return Some(elapsed_ns);
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes in what was found out about the loop in earlier runs. Where its program was faster, it
+    /// is loaded; if that fails, the loop is as good as unknown.
+    fn recall(&mut self, device: &mut dyn Device) -> Result<(), DeviceError> {
+        for remembered in self.memory.all() {
+            self.dispatcher.restart();
+            let Some(id) = self.dispatcher.know(&remembered.bytes) else {
+                continue;
+            };
+            let found = self.dispatcher.found(id);
+            let program = match (&remembered.decision, found) {
+                (Decision::Kept { .. }, Some(found)) => {
+                    self.background.plan(found.planner);
+                    match self.load(device)? {
+                        Some(program) => Some(program),
+                        None => continue,
+                    }
+                }
+                _ => None,
+            };
+            self.known = Some(Known {
+                remembered,
+                program,
+            });
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// Waits for a program that is being planned, and loads it.
+    fn load(&mut self, device: &mut dyn Device) -> Result<Option<Prepared>, DeviceError> {
+        let Ok(News::Planned(Ok(_))) = self.background.wait() else {
+            return Ok(None);
+        };
+        self.background.compile();
+        let Ok(News::Compiled(Ok(compiled))) = self.background.wait() else {
+            return Ok(None);
+        };
+        let prepared = device.prepare(Job {
+            program: compiled.program,
+            artifacts: &compiled.artifacts,
+            script: None,
+        });
+        match prepared {
+            Ok(program) => Ok(Some(program)),
+            Err(lost @ DeviceError::Lost(_)) => Err(lost),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn bench(&mut self) -> Bench<'_> {
+        Bench {
+            dispatcher: self.dispatcher.as_mut(),
+            background: &mut self.background,
+            eager: self.eager,
+            eager_work: self.eager_work,
+            launch_ns: self.launch_ns,
+            threshold: self.rules.threshold,
+        }
+    }
+
+    /// Runs the loop once, as a client that has just begun.
+    ///
+    /// # Errors
+    /// A refused launch or a lost device.
+    pub fn sample(&mut self, device: &mut dyn Device) -> Result<Sample, DeviceError> {
+        self.dispatcher.restart();
+        let (iterations, eager) = (self.iterations, self.eager);
+        let known = self.known.take();
+        let loaded = known.as_ref().and_then(|known| {
+            let id = self.dispatcher.know(&known.remembered.bytes)?;
+            let program = known.program?;
+            Some(Loaded { id, program })
+        });
+        let mut driver = Driver::new(self.bench(), iterations);
+        if let Some(known) = &known {
+            driver = driver.remembering(&known.remembered.decision, loaded);
+        }
+        let sample = device.drive(eager, &mut driver);
+        let elapsed_ns = sample.as_ref().map_or(0.0, |sample| sample.elapsed_ns);
+        let driven = driver.finish(elapsed_ns);
+        self.known = known;
+        self.learn(driven);
+        sample
+    }
+
+    fn learn(&mut self, driven: Driven) {
+        if driven.is_pending {
+            // The next loop asks anew.
+            let _: Result<News, CompileFailure> = self.background.wait();
+        }
+        let mut path = driven.path;
+        path.detection_ns = self.detection_ns;
+        self.first.get_or_insert(path);
+        self.last = driven.last;
+        let found = driven.loaded.and_then(|loaded| {
+            let found = self.dispatcher.found(loaded.id)?;
+            Some((found.bytes, loaded.program))
+        });
+        if let Some(found) = found {
+            self.loaded = Some(found);
+        }
+        if let Some(remembered) = driven.decision.filter(|_| self.rules.remembers) {
+            self.memory.keep(&remembered);
+            let is_kept = matches!(remembered.decision, Decision::Kept { .. });
+            let program = driven.loaded.map(|loaded| loaded.program);
+            self.known = Some(Known {
+                remembered,
+                program: program.filter(|_| is_kept),
+            });
+        }
+    }
+
+    /// The results of the last iteration of the last loop.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn results(
+        &self,
+        device: &mut dyn Device,
+        specs: &[TensorSpec],
+    ) -> Result<Tensors, DeviceError> {
+        device.results(self.last, specs)
+    }
+
+    /// The results of a short loop in the middle of which the program takes over, and those of one
+    /// that runs operation by operation alone. None where no program was loaded.
+    ///
+    /// # Errors
+    /// A refused launch or a lost device.
+    pub fn switched_results(
+        &mut self,
+        device: &mut dyn Device,
+        specs: &[TensorSpec],
+    ) -> Result<Option<[Tensors; 2]>, DeviceError> {
+        let Some((bytes, program)) = self.loaded.clone() else {
+            return Ok(None);
+        };
+        self.dispatcher.restart();
+        let Some(id) = self.dispatcher.know(&bytes) else {
+            return Ok(None);
+        };
+        let eager = self.eager;
+        let loaded = Loaded { id, program };
+        let driver = Driver::new(self.bench(), SWITCHED_ITERATIONS);
+        let mut driver = driver.switching(loaded, SWITCHED_ITERATIONS / 2 + 1);
+        device.drive(eager, &mut driver)?;
+        let driven = driver.finish(0.0);
+        if driven.last != program {
+            return Err(DeviceError::Launch(
+                "the program did not take over".to_owned(),
+            ));
+        }
+        let switched = device.results(program, specs)?;
+        device.run_loop(eager, SWITCHED_ITERATIONS)?;
+        Ok(Some([switched, device.results(eager, specs)?]))
+    }
+
+    /// The record of the first loop.
+    pub fn first(&self) -> Option<&HotPath> {
+        self.first.as_ref()
+    }
+}

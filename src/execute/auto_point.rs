@@ -1,0 +1,105 @@
+//! Points of the backend `auto`: loops that decide themselves whether to compile.
+
+use sweeper_program::workload::{Dispatcher, Problem};
+use sweeper_program::{CanonicalShape, Program, Refusal};
+
+use super::protocol::{Block, BlockPoint};
+use super::refused::failed;
+use super::verify::{ProblemInstance, Verdict};
+use crate::auto::{Auto, Place};
+use crate::compile::CachePlace;
+use crate::device::{Device, DeviceError, Prepared};
+use crate::mode::Mode;
+use crate::row::outcome::{Cause, Checked, Outcome, Status};
+use sweeper_program::workload::TensorSpec;
+
+/// The dispatcher of a point whose loops decide themselves; none for any other.
+///
+/// # Errors
+/// The point's outcome: it has no loop.
+pub(super) fn dispatcher(
+    problem: &dyn Problem,
+    point: &BlockPoint,
+    device: &dyn Device,
+) -> Result<Option<Box<dyn Dispatcher>>, Outcome> {
+    if !device.computes() {
+        return Ok(None);
+    }
+    let canonical = CanonicalShape::new(point.canonical.iter().cloned());
+    let target = device.target();
+    let made = problem.dispatcher(&point.backend, point.phase, &canonical, &target);
+    let dispatcher = made.map_err(|refusal| match refusal {
+        Refusal::Undefined(reason) => Outcome::without_measurement(Status::Skipped, reason),
+        Refusal::Unavailable(reason) => {
+            Outcome::without_measurement(Status::Unavailable, reason).because_of(Cause::Device)
+        }
+    })?;
+    if dispatcher.is_some() && point.mode.iterations().is_none() {
+        let reason = format!(
+            "`{}` decides while a loop runs: say in `measure.loops` how many iterations it has",
+            point.backend
+        );
+        return Err(Outcome::without_measurement(Status::Skipped, reason));
+    }
+    Ok(dispatcher)
+}
+
+/// The loop of a point, with its program by single operations as it was prepared.
+///
+/// # Errors
+/// The point's outcome.
+pub(super) fn begin(
+    dispatcher: Box<dyn Dispatcher>,
+    (block, point): (&Block, &BlockPoint),
+    cache: Option<&CachePlace>,
+    eager: (&Program, Prepared),
+    device: &mut dyn Device,
+) -> Result<Auto, Outcome> {
+    let iterations = match point.mode {
+        Mode::Loop(iterations) => iterations,
+        Mode::Each(_) => 1,
+    };
+    let place = Place {
+        cache: cache.cloned(),
+        limit: block.settings.compile_limit,
+        rules: block.settings.auto,
+        eager,
+    };
+    Auto::new(dispatcher, place, iterations, device).map_err(failed)
+}
+
+/// Judges the last iteration of a loop, and a short loop in the middle of which the program takes
+/// over. Yields a complaint.
+///
+/// # Errors
+/// A refused launch or a lost device.
+pub(super) fn complaint(
+    auto: &mut Auto,
+    instance: &ProblemInstance,
+    (point, specs, carries_state): (&BlockPoint, &[TensorSpec], bool),
+    device: &mut dyn Device,
+) -> Result<Option<String>, DeviceError> {
+    // State that a loop has carried is no answer of the oracle.
+    if !carries_state {
+        let outputs = auto.results(device, specs)?;
+        let verdict = instance.judge(&outputs, point.phase, Checked::Full);
+        if let Some(reason) = verdict.complaint {
+            return Ok(Some(format!("the last iteration of the loop: {reason}")));
+        }
+    }
+    let Some(expected) = &instance.expected else {
+        return Ok(None);
+    };
+    let Some([switched, eager]) = auto.switched_results(device, specs)? else {
+        return Ok(None);
+    };
+    // A check may want more of the oracle than outputs.
+    let mut by_eager = expected.clone();
+    by_eager.extend(eager);
+    let (problem, inputs) = (&instance.problem, &instance.inputs);
+    let check = problem.check(inputs, &switched, &by_eager, point.phase);
+    let complaint = Verdict::of(check, Checked::Full).complaint;
+    Ok(complaint.map(|reason| {
+        format!("a loop in the middle of which the program takes over: {reason}")
+    }))
+}
