@@ -103,21 +103,23 @@ impl<'a> Driver<'a> {
     }
 
     /// A loop about which it was decided before. Where the program was faster, it is loaded.
-    pub(super) fn remembering(
-        mut self,
-        decision: &Decision,
-        loaded: Option<Loaded>,
-    ) -> Self {
+    pub(super) fn remembering(mut self, decision: &Decision, loaded: Option<Loaded>) -> Self {
         self.stage = Stage::Settled;
         self.loaded = loaded;
         let times = match decision {
             Decision::Kept { .. } if loaded.is_none() => return self,
-            Decision::Kept { eager_ns, compiled_ns } => {
+            Decision::Kept {
+                eager_ns,
+                compiled_ns,
+            } => {
                 self.path.outcome = HotOutcome::Remembered;
                 self.adopt_at = Some(1);
                 Some((*eager_ns, *compiled_ns))
             }
-            Decision::Back { eager_ns, compiled_ns } => {
+            Decision::Back {
+                eager_ns,
+                compiled_ns,
+            } => {
                 self.path.outcome = HotOutcome::Back;
                 Some((*eager_ns, *compiled_ns))
             }
@@ -168,11 +170,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Runs the operation at a position of the iteration, as the dispatcher says.
-    fn operation(
-        &mut self,
-        at: usize,
-        launcher: &mut dyn Launcher,
-    ) -> Result<(), DeviceError> {
+    fn operation(&mut self, at: usize, launcher: &mut dyn Launcher) -> Result<(), DeviceError> {
         match self.bench.dispatcher.record() {
             Dispatch::Run => self.launch(at, launcher),
             Dispatch::Hold => Ok(()),

@@ -221,6 +221,9 @@ mod tests {
         assert_eq!(turns.ended(Side::Compiled), Next::Note);
         assert!(turns.note(Moment(2)));
         assert_eq!(turns.side(), Side::Eager);
-        assert_eq!((turns.turns[0].from, turns.turns[0].to), (Moment(1), Moment(2)));
+        assert_eq!(
+            (turns.turns[0].from, turns.turns[0].to),
+            (Moment(1), Moment(2))
+        );
     }
 }

@@ -99,7 +99,6 @@ pub(super) fn complaint(
     let (problem, inputs) = (&instance.problem, &instance.inputs);
     let check = problem.check(inputs, &switched, &by_eager, point.phase);
     let complaint = Verdict::of(check, Checked::Full).complaint;
-    Ok(complaint.map(|reason| {
-        format!("a loop in the middle of which the program takes over: {reason}")
-    }))
+    Ok(complaint
+        .map(|reason| format!("a loop in the middle of which the program takes over: {reason}")))
 }

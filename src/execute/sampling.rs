@@ -314,7 +314,8 @@ mod tests {
             script: Some(script),
         };
         let program = device.prepare(job).unwrap();
-        let mut sampler = Sampler::start(&mut device, (program, EACH), None, Warmup::Auto, 1e6).unwrap();
+        let mut sampler =
+            Sampler::start(&mut device, (program, EACH), None, Warmup::Auto, 1e6).unwrap();
         while !sampler.is_done(stop) {
             sampler.take(&mut device).unwrap();
         }

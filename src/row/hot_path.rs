@@ -6,6 +6,7 @@ use crate::word::Word;
 
 /// The end of the search for a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum HotOutcome {
     /// No loop was found.
     #[default]

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::compile::CachePlace;
 use crate::compile::CompileError;
 use crate::compile::kernels::Built;
 use crate::compile::toolchain::Toolchain;
-use crate::compile::CachePlace;
 use crate::execute::protocol::{DeviceRequest, Stage};
 use crate::execute::supervisor::{Supervisor, WorkerCommand, WorkerError};
 use crate::hardware::DeviceIdentity;

@@ -11,8 +11,8 @@ use sweeper_program::check::{self, Check};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::tensor::{Dtype, Tensor, Tensors};
 use sweeper_program::workload::{
-    BackendInfo, CanonicalShape, DeviceOracle, Dispatcher, ParameterError, Phase, Problem, Refusal, Target,
-    TensorSpec, Work, WorkloadInfo,
+    BackendInfo, CanonicalShape, DeviceOracle, Dispatcher, ParameterError, Phase, Problem, Refusal,
+    Target, TensorSpec, Work, WorkloadInfo,
 };
 use sweeper_program::{Precision, Program};
 

@@ -55,9 +55,12 @@ pub fn serve(mut questions: impl Read, mut replies: impl Write) -> io::Result<()
                     price_ns: rounds as f64 * prices.typical_ns(),
                 }
             }
-            Question::Compile(sources) => {
-                Reply::Compiled(compile(&kernels, &sources, opening.device.kind, &mut prices))
-            }
+            Question::Compile(sources) => Reply::Compiled(compile(
+                &kernels,
+                &sources,
+                opening.device.kind,
+                &mut prices,
+            )),
         };
         send(&mut replies, &reply)?;
     }

@@ -87,9 +87,9 @@ impl Launcher for InStream<'_> {
 
     fn between_ns(&mut self, from: Moment, to: Moment) -> Result<Option<f64>, DeviceError> {
         let (from, to) = (&self.moments[from.0], &self.moments[to.0]);
-        let happened = to.has_happened().and_then(|has_happened| {
-            has_happened.then(|| to.since(from)).transpose()
-        });
+        let happened = to
+            .has_happened()
+            .and_then(|has_happened| has_happened.then(|| to.since(from)).transpose());
         happened.map_err(|fault| self.cuda.means(fault, 0))
     }
 

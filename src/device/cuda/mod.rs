@@ -402,9 +402,7 @@ impl Device for Cuda {
         driver: &mut dyn LoopDriver,
     ) -> Result<Sample, DeviceError> {
         self.make_room(program)?;
-        let restored = self
-            .inputs
-            .restore_for(&self.programs[program.0].program);
+        let restored = self.inputs.restore_for(&self.programs[program.0].program);
         restored.map_err(|fault| self.means(fault, 0))?;
         let elapsed = driver.run(&mut InStream::new(self))?;
         Ok(Sample {

@@ -8,6 +8,7 @@ mod check;
 mod column;
 mod docs;
 mod field;
+mod hot;
 mod identity;
 mod memory;
 pub(crate) mod metric;
@@ -33,7 +34,7 @@ const AXIS_PREFIX: &str = "axis_";
 pub const BEFORE_NAMED: &[Column] = identity::IDENTITY;
 
 /// The columns after those of parameters, axes and derived values.
-const AFTER_NAMED: [&[Column]; 10] = [
+const AFTER_NAMED: [&[Column]; 11] = [
     identity::CONDITIONS,
     identity::OUTCOME,
     times::STATISTICS,
@@ -41,6 +42,7 @@ const AFTER_NAMED: [&[Column]; 10] = [
     program::WORK,
     memory::PEAKS,
     program::COMPILING,
+    hot::HOT,
     check::CHECK,
     memory::BY_ROLE,
     identity::ORIGIN,

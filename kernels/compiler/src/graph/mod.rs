@@ -41,7 +41,9 @@ pub use op::{Attention, AttentionPart, Binary, Convolution, Op, Reduction, Unary
 pub(crate) use stored::may_be_bf16;
 
 /// A node of a graph, by position.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct NodeId(pub u32);
 
 impl NodeId {

@@ -85,8 +85,8 @@ use sweeper_program::Role;
 pub use definition::{Definition, Kind};
 pub use path::{Origin, Path, PathId, PathOperation, PathResult, Reference, Slot};
 pub use rebuild::PathGraph;
-pub use trace::{Call, trace};
 pub(crate) use trace::trace_in_order;
+pub use trace::{Call, trace};
 
 use definition::{Canonical, Definitions};
 use detect::{Detector, Found};
