@@ -12,4 +12,5 @@ mod fused;
 mod html;
 mod index;
 mod loops;
+mod hot_loops;
 pub mod page;

@@ -20,6 +20,7 @@ mod describe;
 mod feasible;
 mod fusion;
 mod heat;
+mod hot_paths;
 mod fixed;
 mod over;
 mod pairs;
@@ -160,6 +161,10 @@ const PLOTS: &[Kind] = &[
     kind("feasibility", feasible::feasibility),
     kind("roofline", roofline::roofline),
     kind("break_even", break_even::break_even),
+    Kind {
+        has_word: false,
+        ..kind("hot_paths", hot_paths::hot_paths)
+    },
 ];
 
 /// The plots of all rows at once, as far as their names are `wanted`.

@@ -15,6 +15,7 @@ mod crossover;
 mod economics;
 mod fusion;
 mod generic;
+mod hot_paths;
 mod operations;
 pub mod means;
 mod pivot;
@@ -297,6 +298,7 @@ const OF_REPORTS: &[Make] = &[
     tuning::tuning,
     metrics::metrics,
     economics::economics,
+    hot_paths::hot_paths,
     generic::not_measured,
 ];
 

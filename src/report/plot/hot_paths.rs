@@ -1,0 +1,171 @@
+//! Time of a loop over its iterations, by `auto` and by both programs that it decides between; the
+//! switch is marked, and where compiling first would have paid.
+
+use super::fixed::fix_dimensions;
+use super::over::{Value, time_unit};
+use super::{Drawn, Slice, describe};
+use crate::report::chart::{Axis, Chart, Lines, Mark, Point, Scale, Series, dashed};
+use crate::report::hot_loops::{Length, Loops, hot_path, problems, total_ns};
+use crate::report::table::means::LogInterval;
+
+/// A line: its name, its style, and its points by iterations, in nanoseconds.
+struct Line {
+    label: String,
+    style: usize,
+    points: Vec<(u32, LogInterval)>,
+}
+
+/// Time of loops of all lengths; nothing where no loop decided itself.
+pub(super) fn hot_paths(slice: &Slice<'_>) -> Option<Drawn> {
+    let frame = slice.frame();
+    let sizes = slice.request.layout.sizes_of_rows();
+    let held = fix_dimensions(frame, &slice.rows, "mode", &sizes);
+    let found = problems(frame, &held.rows, slice.request.baseline);
+    let loops = found.into_iter().max_by_key(Loops::len)?;
+    let mut lines: Vec<Line> = Vec::new();
+    let rows: [fn(&Length) -> Option<usize>; 3] = [
+        |length| length.eager,
+        |length| length.compiled,
+        |length| length.auto,
+    ];
+    for row in rows {
+        lines.extend(line(slice, &loops, row));
+    }
+    let first = compiled_first(slice, &loops);
+    lines.extend(first.map(|(line, _)| line));
+    let values = lines.iter().flat_map(|line| {
+        line.points.iter().map(|(at, value)| Value {
+            style: line.style,
+            x: f64::from(*at),
+            value: *value,
+        })
+    });
+    let values: Vec<Value> = values.collect();
+    let (factor, unit) = time_unit(&values);
+    let mut caption = describe::caption(slice, "Time of a loop over its iterations", &held, true);
+    caption.notes.push(
+        "Dashed: compiled before the loop begins, with that time. Rings: auto switches to its \
+         program; compiling first is as fast as not compiling."
+            .to_owned(),
+    );
+    let marks = marks(slice, &loops).into_iter().map(|(x, ns, label)| Mark {
+        x,
+        y: ns / factor,
+        ends: None,
+        label,
+    });
+    Some(Ok(Chart::Lines(Lines {
+        caption,
+        x: Axis {
+            label: "iterations".to_owned(),
+            scale: Scale::Log10,
+        },
+        y: Axis {
+            label: format!("time in all ({unit})"),
+            scale: Scale::Log10,
+        },
+        series: lines.into_iter().map(|line| series(line, factor)).collect(),
+        rules: Vec::new(),
+        marks: marks.collect(),
+    })))
+}
+
+/// The line of the rows that `row` picks.
+fn line(slice: &Slice<'_>, loops: &Loops, row: fn(&Length) -> Option<usize>) -> Option<Line> {
+    let frame = slice.frame();
+    let rows = loops
+        .iter()
+        .filter_map(|(at, length)| Some((*at, row(length)?)));
+    let rows: Vec<(u32, usize)> = rows.collect();
+    let (_, any) = *rows.first()?;
+    let points = rows.iter().filter_map(|&(at, row)| {
+        let each = LogInterval::of(frame.entries[row])?;
+        let value = each.value + f64::from(at).ln();
+        Some((at, LogInterval { value, ..each }))
+    });
+    Some(Line {
+        label: frame.series(any),
+        style: slice.style(any),
+        points: points.collect(),
+    })
+}
+
+/// The line of loops whose program is compiled before they begin, and what that costs.
+fn compiled_first(slice: &Slice<'_>, loops: &Loops) -> Option<(Line, f64)> {
+    let compiled = line(slice, loops, |length| length.compiled)?;
+    let price_ns = price_ns(slice, loops)?;
+    let points = compiled.points.into_iter().map(|(at, value)| {
+        let total_ns = value.value.exp() + price_ns;
+        (at, LogInterval::new(total_ns, None))
+    });
+    let line = Line {
+        label: format!("{} cold", compiled.label),
+        style: dashed(compiled.style),
+        points: points.collect(),
+    };
+    Some((line, price_ns))
+}
+
+/// What compiling before a loop costs.
+fn price_ns(slice: &Slice<'_>, loops: &Loops) -> Option<f64> {
+    let row = loops.values().find_map(|length| length.compiled)?;
+    let entry = slice.frame().entries[row];
+    let prepare_ns = entry.measurement.as_ref()?.prepare_ns?;
+    let compile_ns = entry.compile.wall_ns.unwrap_or(entry.compile.compile_ns);
+    Some((prepare_ns + compile_ns) as f64)
+}
+
+/// Places to look at: the switch of the longest loop, and where compiling first breaks even.
+fn marks(slice: &Slice<'_>, loops: &Loops) -> Vec<(f64, f64, String)> {
+    let frame = slice.frame();
+    let mut marks = Vec::new();
+    let longest = loops.iter().rev().find(|(_, length)| length.auto.is_some());
+    let path = longest.and_then(|(_, length)| hot_path(frame.entries[length.auto?]));
+    if let Some(path) = path
+        && let Some((at, eager_ns)) = path.switched_at.zip(path.eager_ns)
+    {
+        let before = f64::from(at).max(1.0);
+        marks.push((before, before * eager_ns, format!("switch {at}")));
+    }
+    let each = |row: fn(&Length) -> Option<usize>| {
+        let (at, length) = loops
+            .iter()
+            .rev()
+            .find(|(_, length)| row(length).is_some())?;
+        Some(total_ns(frame, row(length)?, *at)? / f64::from(*at))
+    };
+    let eager = each(|length| length.eager);
+    let compiled = each(|length| length.compiled);
+    if let Some((eager, compiled)) = eager.zip(compiled)
+        && let Some(price_ns) = price_ns(slice, loops)
+        && eager > compiled
+    {
+        let at = price_ns / (eager - compiled);
+        let last = loops.keys().next_back().copied().unwrap_or(1);
+        if (1.0..=f64::from(last)).contains(&at) {
+            marks.push((at, at * eager, format!("break-even {at:.0}")));
+        }
+    }
+    marks
+}
+
+fn series(line: Line, factor: f64) -> Series {
+    let point = |(at, value): &(u32, LogInterval)| {
+        let [low, y, high] = value.numbers().map(|ns| ns / factor);
+        let [low, high] = [low, high].map(|end| if end.is_nan() { y } else { end });
+        Point {
+            x: f64::from(*at),
+            y,
+            low,
+            high,
+        }
+    };
+    Series {
+        label: line.label,
+        style: line.style,
+        is_joined: true,
+        points: line.points.iter().map(point).collect(),
+        dots: Vec::new(),
+        failures: Vec::new(),
+    }
+}
