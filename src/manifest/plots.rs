@@ -23,6 +23,7 @@ pub const PLOT_KINDS: &[&str] = &[
     "feasibility",
     "roofline",
     "break_even",
+    "tuning",
     "fusion_speedup",
 ];
 

@@ -24,6 +24,7 @@ mod fixed;
 mod over;
 mod pairs;
 mod roofline;
+mod tuning;
 
 /// The input of all plots.
 pub struct Request<'r> {
@@ -160,6 +161,7 @@ const PLOTS: &[Kind] = &[
     kind("feasibility", feasible::feasibility),
     kind("roofline", roofline::roofline),
     kind("break_even", break_even::break_even),
+    kind("tuning", tuning::tuning),
 ];
 
 /// The plots of all rows at once, as far as their names are `wanted`.
