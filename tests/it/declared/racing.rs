@@ -326,7 +326,13 @@ fn a_kernel_with_a_slow_configuration_races() {
     let reported = folder.sweeper(&["report", folder.run_folder().to_str().unwrap()]);
     assert!(reported.status.success(), "{}", text(&reported));
     let table = folder.read("report/tuning.csv");
-    let line = &table.lines().nth(1).unwrap();
+    assert!(
+        folder
+            .run_folder()
+            .join("report/tuning_forward.pdf")
+            .is_file()
+    );
+    let line = table.lines().nth(1).unwrap();
     assert!(line.contains("passes=1,twin="), "{table}");
     assert!(line.ends_with(",6,4,0,yes"), "{table}");
 }

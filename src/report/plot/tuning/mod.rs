@@ -170,3 +170,6 @@ fn notes(
     }
     notes
 }
+
+#[cfg(test)]
+mod tests;
