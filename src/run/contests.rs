@@ -1,7 +1,7 @@
 //! Configurations of tuned backends in the main process: those that have rows are rivals of those
 //! that are measured later, in another part of the run or by another worker.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sweeper_program::Phase;
 
@@ -60,8 +60,8 @@ impl Contests {
     }
 
     /// The points of a block that are configurations of a backend with several, by group.
-    fn groups<'p>(plan: &'p Plan<'_>, block: &PlannedBlock) -> HashMap<Group<'p>, Vec<u32>> {
-        let mut groups: HashMap<Group<'p>, Vec<u32>> = HashMap::new();
+    fn groups<'p>(plan: &'p Plan<'_>, block: &PlannedBlock) -> BTreeMap<Group<'p>, Vec<u32>> {
+        let mut groups: BTreeMap<Group<'p>, Vec<u32>> = BTreeMap::new();
         for &number in &block.points {
             let point = &plan.points[number as usize];
             let backend = plan.grid.backend(point.point).name;
