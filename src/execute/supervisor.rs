@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGTERM};
 
-use super::protocol::{
-    Block, BlockPoint, DeviceRequest, Event, Request, Rival, Stage, receive, send,
-};
+use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
 use crate::device::process::{LastWords, signal_name};
 use crate::device::{Artifact, memory};
 use crate::hardware::DeviceIdentity;
@@ -64,13 +62,6 @@ impl Task {
     /// Numbers of its points; the first names it.
     fn points(&self) -> impl Iterator<Item = u32> {
         self.block.points.iter().map(|point| point.number)
-    }
-
-    /// A finished point as a rival of other configurations of its backend.
-    fn rival(&self, number: u32, outcome: &Outcome) -> Option<Rival> {
-        let mut points = self.block.points.iter();
-        let point = points.find(|point| point.number == number && point.tuned.is_some())?;
-        Rival::of(&point.backend, point.phase, point.mode, outcome)
     }
 }
 
@@ -198,11 +189,8 @@ impl Supervisor {
     ) -> Result<(), WorkerError> {
         let limit = self.limit;
         let mut has_died_idle = false;
-        let mut left = Left {
-            points: task.points().collect(),
-            rivals: Vec::new(),
-        };
-        while !left.points.is_empty() && !observer.is_stopped() {
+        let mut left: BTreeSet<u32> = task.points().collect();
+        while !left.is_empty() && !observer.is_stopped() {
             let ending = self.worker()?.measure(task, limit, &mut left, observer);
             let (culprit, outcome) = match ending {
                 Ending::Done(running) => {
@@ -229,8 +217,8 @@ impl Supervisor {
                 }
             };
             self.worker = None;
-            let culprit = culprit.or(left.points.first().copied());
-            if let Some(number) = culprit.filter(|number| left.points.remove(number)) {
+            let culprit = culprit.or(left.first().copied());
+            if let Some(number) = culprit.filter(|number| left.remove(number)) {
                 observer.finished(number, outcome);
             }
         }
@@ -249,14 +237,6 @@ impl Supervisor {
             None => Err(WorkerError::NoDevice("there is no worker".to_owned())),
         }
     }
-}
-
-/// The rest of a task.
-struct Left {
-    /// Numbers of points without an outcome.
-    points: BTreeSet<u32>,
-    /// Configurations of tuned backends among the others, which the rest is held against.
-    rivals: Vec<Rival>,
 }
 
 /// How a block ended in one worker.
@@ -336,14 +316,11 @@ impl Worker {
         }
     }
 
-    /// Sends a task or the rest of it, and the kernels that this process has not seen.
-    fn give(&mut self, task: &Task, left: Option<&Left>) -> io::Result<()> {
+    /// Sends those points of a task that are wanted, and the kernels that this process has not
+    /// seen.
+    fn give(&mut self, task: &Task, wanted: impl Fn(u32) -> bool) -> io::Result<()> {
         let mut block = task.block.clone();
-        if let Some(left) = left {
-            let is_left = |point: &BlockPoint| left.points.contains(&point.number);
-            block.points.retain(is_left);
-            block.rivals.extend_from_slice(&left.rivals);
-        }
+        block.points.retain(|point| wanted(point.number));
         let new = |artifact: &&Artifact| self.sent.insert(artifact.key.clone());
         block.artifacts = task.artifacts.iter().filter(new).cloned().collect();
         send(&mut self.requests, &Request::Measure(Box::new(block)))
@@ -356,7 +333,7 @@ impl Worker {
             && let Some(next) = observer.next()
         {
             self.ahead = next.points().next();
-            let _ = self.give(next, None);
+            let _ = self.give(next, |_| true);
         }
     }
 
@@ -376,11 +353,12 @@ impl Worker {
         &mut self,
         task: &Task,
         limit: Duration,
-        left: &mut Left,
+        left: &mut BTreeSet<u32>,
         observer: &mut dyn Observer,
     ) -> Ending {
         // A task that was given ahead is whole: a worker that lost a point is another one.
-        if self.ahead.take().is_none() && self.give(task, Some(&*left)).is_err() {
+        if self.ahead.take().is_none() && self.give(task, |number| left.contains(&number)).is_err()
+        {
             return Ending::Died(None, self.obituary().outcome());
         }
         let mut current = None;
@@ -411,8 +389,7 @@ impl Worker {
                     observer.working(number, stage);
                 }
                 Event::Finished { number, outcome } => {
-                    if left.points.remove(&number) {
-                        left.rivals.extend(task.rival(number, &outcome));
+                    if left.remove(&number) {
                         observer.finished(number, outcome);
                     }
                 }

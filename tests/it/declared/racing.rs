@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use sweeper::device::Script;
 use sweeper::device::null::Null;
@@ -265,6 +268,85 @@ fn a_failure_is_no_rival() {
     assert_eq!(again, 12);
 }
 
+/// A copy of the manifests with edits of `race.toml`.
+fn edited(edits: &[(&str, &str)]) -> Place {
+    let folder = copied();
+    let path = folder.path("race.toml");
+    let mut manifest = fs::read_to_string(&path).unwrap();
+    for (from, to) in edits {
+        assert!(manifest.contains(from), "{manifest}");
+        manifest = manifest.replace(from, to);
+    }
+    fs::write(&path, manifest).unwrap();
+    folder
+}
+
+/// The rest of a block whose worker died races anew: the best has its second measurement.
+#[test]
+fn a_race_outlives_its_worker() {
+    let folder = edited(&[
+        ("passes = [40, 1, 20]", "passes = [1, 20]"),
+        // One call is long enough for a sample: the process dies in one of them.
+        ("n = [20000]", "n = [2000000]"),
+        ("repeats = 30", "repeats = 30\nwarmup = 0"),
+        (
+            "PASSES = \"passes\"",
+            "PASSES = \"passes\", CALLS = \"where(passes * twin == 2, 18, 0)\"",
+        ),
+    ]);
+    folder.sweeper(&["run", "race.toml"]);
+    let found = rows(&folder);
+    let of = |name: &str| {
+        let found = found.iter().find(|row| row["backend"] == name).unwrap();
+        (&*found["status"], &*found["flags"], &*found["again_n"])
+    };
+    assert_eq!(of("work{passes=1,twin=1}"), ("ok", "", "30"));
+    assert_eq!(of("work{passes=1,twin=2}"), ("crashed", "", ""));
+    for twin in 1..=2 {
+        let slow = of(&format!("work{{passes=20,twin={twin}}}"));
+        assert_eq!(slow, ("ok", "outraced", ""));
+    }
+}
+
+/// A run that is killed in a race keeps the rows of outraced configurations, and goes on.
+#[test]
+fn a_run_that_is_killed_in_a_race_goes_on() {
+    let folder = edited(&[
+        ("passes = [40, 1, 20]", "passes = [1, 20]"),
+        ("n = [20000]", "n = [500000]"),
+        ("repeats = 30", "repeats = 300"),
+    ]);
+    let mut command = folder.command(&["run", "race.toml"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut run = command.spawn().unwrap();
+    let journal = || {
+        let runs = fs::read_dir(folder.path("results")).into_iter().flatten();
+        let mut texts = runs.filter_map(|run| {
+            let path = run.unwrap().path().join("journal.jsonl");
+            fs::read_to_string(path).ok()
+        });
+        texts.next().unwrap_or_default()
+    };
+    let began = Instant::now();
+    while journal().matches("\"outraced\"").count() < 2 {
+        assert!(began.elapsed() < Duration::from_secs(60), "{}", journal());
+        thread::sleep(Duration::from_millis(2));
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let killed = journal();
+    assert_eq!(killed.lines().count(), 3, "{killed}");
+    let said = text(&folder.sweeper(&["run", "race.toml"]));
+    assert!(said.contains("4 ok"), "{said}");
+    assert!(journal().starts_with(&killed));
+    let found = rows(&folder);
+    for row in &found {
+        let expected = if is_slow(row) { "outraced" } else { "" };
+        assert!(row["flags"] == expected, "{row:?}");
+    }
+    assert!(found.iter().any(|row| row["again_n"] == "300"), "{found:?}");
+}
+
 type Rows = Vec<BTreeMap<String, String>>;
 
 /// A run of `race.toml` on the CPU.
@@ -373,14 +455,11 @@ fn a_race_that_was_cut_goes_on() {
 }
 
 /// Runs an edited `race.toml`, which is another run; its rows.
-fn ran_edited(folder: &Place, edits: &[(&str, &str)]) -> Rows {
+fn ran_edited(folder: &Place, edit: (&str, &str)) -> Rows {
     let path = folder.path("race.toml");
-    let mut manifest = fs::read_to_string(&path).unwrap();
-    for (from, to) in edits {
-        assert!(manifest.contains(from), "{manifest}");
-        manifest = manifest.replace(from, to);
-    }
-    fs::write(&path, manifest).unwrap();
+    let manifest = fs::read_to_string(&path).unwrap();
+    assert!(manifest.contains(edit.0), "{manifest}");
+    fs::write(&path, manifest.replace(edit.0, edit.1)).unwrap();
     let before = folder.run_folder();
     folder.sweeper(&["run", "race.toml", "--reuse"]);
     fs::remove_dir_all(before).unwrap();
@@ -393,7 +472,7 @@ fn ran_edited(folder: &Place, edits: &[(&str, &str)]) -> Rows {
 fn a_race_is_part_of_a_run_as_sampling_is() {
     let folder = copied();
     let raced = ran(&folder);
-    let whole = ran_edited(&folder, &[("race     = true\n", "")]);
+    let whole = ran_edited(&folder, ("race     = true\n", ""));
     assert_eq!(whole.len(), raced.len());
     for (row, raced) in whole.iter().zip(&raced) {
         assert_eq!((&*row["n"], &*row["reused_from"]), ("30", ""), "{row:?}");
@@ -404,25 +483,18 @@ fn a_race_is_part_of_a_run_as_sampling_is() {
 /// A configuration that was alone is measured anew, and a second time, when it gets rivals.
 #[test]
 fn further_configurations_open_the_race_again() {
-    let folder = copied();
-    let alone = [
+    let folder = edited(&[
         ("passes = [40, 1, 20], twin = [1, 2]", "passes = [1]"),
         ("race     = true\n", ""),
-    ];
-    let path = folder.path("race.toml");
-    let mut manifest = fs::read_to_string(&path).unwrap();
-    for (from, to) in alone {
-        manifest = manifest.replace(from, to);
-    }
-    fs::write(&path, manifest).unwrap();
+    ]);
     folder.sweeper(&["run", "race.toml"]);
     assert_eq!(rows(&folder)[0]["again_n"], "");
-    let found = ran_edited(&folder, &[("passes = [1]", "passes = [1, 40]")]);
+    let found = ran_edited(&folder, ("passes = [1]", "passes = [1, 40]"));
     let again: Vec<&str> = found.iter().map(|row| &*row["again_n"]).collect();
     assert_eq!(again, ["30", ""]);
     assert_eq!(found[0]["reused_from"], "");
     // The best has its second measurement, and others are added without another one.
-    let found = ran_edited(&folder, &[("passes = [1, 40]", "passes = [1, 40, 20]")]);
+    let found = ran_edited(&folder, ("passes = [1, 40]", "passes = [1, 40, 20]"));
     let of = |at: usize| (&*found[at]["again_n"], found[at]["reused_from"].is_empty());
     assert_eq!(
         [of(0), of(1), of(2)],
