@@ -87,6 +87,7 @@ pub fn show(manifest: &Manifest, target: &Target, screen: &Screen) -> Exit {
         screen.line(&format!("edited     {text}"));
     }
     show_sampling(&plan, screen);
+    show_tuning(&plan, screen);
     show_shapes(&plan, screen);
     show_kernels(&plan, target, screen);
     show_cost(&plan, screen);
@@ -132,6 +133,13 @@ fn show_points(plan: &Plan<'_>, target: &Target, screen: &Screen) {
 fn show_sampling(plan: &Plan<'_>, screen: &Screen) {
     for line in describe::sampling(&plan.grid, &plan.selection, screen.verbose) {
         screen.line(&format!("sampling   {line}"));
+    }
+}
+
+/// Shows how many configurations tuned backends have for a problem, and which of them race.
+fn show_tuning(plan: &Plan<'_>, screen: &Screen) {
+    for line in describe::tuning(plan) {
+        screen.line(&format!("tuning     {line}"));
     }
 }
 

@@ -212,6 +212,9 @@ pub struct BackendDeclaration {
     /// Conditions of the configurations that are measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub require: Vec<Requirement>,
+    /// A configuration that is clearly slower than the best takes no more samples.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub race: bool,
 }
 
 /// The implementation of a user's backend.
@@ -513,11 +516,12 @@ impl BackendDeclaration {
     }
 
     /// The identity of the implementation alone: which of its configurations are measured is in the
-    /// names of these.
+    /// names of these, and how samples are taken is part of no point.
     pub fn implementation_digest(&self) -> Digest {
         let alone = BackendDeclaration {
             tune: Vec::new(),
             sample: None,
+            race: false,
             ..self.clone()
         };
         alone.digest()

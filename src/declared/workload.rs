@@ -93,6 +93,12 @@ impl Declared {
         Some(self.declaration_of(backend)?.implementation_digest())
     }
 
+    /// Whether a backend's configurations race each other.
+    pub fn is_raced(&self, backend: &str) -> bool {
+        let declaration = self.declaration_of(backend);
+        declaration.is_some_and(|declaration| declaration.race)
+    }
+
     fn declaration_of(&self, backend: &str) -> Option<&BackendDeclaration> {
         let family = family_of(backend);
         let mut backends = self.backends.all.iter();

@@ -5,14 +5,13 @@
 //! the outputs are unchanged.
 
 use super::answers::Answers;
-use super::block_context::{Artifacts, BlockContext, ContextError, VerifiedPoint};
+use super::block_context::{Artifacts, BlockContext, ContextError};
 use super::block_inputs::BlockInputs;
 use super::protocol::{Block, Stage};
 use super::refused::failed;
-use super::rounds;
 use super::sampling::Sampler;
+use super::turns;
 use crate::device::{Device, DeviceError};
-use crate::manifest::settings::Order;
 use crate::row::outcome::{Outcome, Status};
 
 /// Listens to the measurement of a block.
@@ -64,62 +63,19 @@ pub fn measure(
         let program = (one.prepared, one.point.mode);
         let (auto, warmup) = (one.auto.take(), block.settings.warmup);
         match Sampler::start(device, program, auto, warmup, one.first_ns) {
-            Ok(sampler) => started.push(Some((one, sampler))),
+            Ok(sampler) => started.push((one, sampler)),
             Err(error) => fail(listener, one.point.number, error)?,
         }
     }
-    sample(&context, block, device, listener, started)
-}
-
-/// Takes samples until every program has enough. A point is finished as soon as it has: a process
-/// that is killed later does not cost its row.
-fn sample(
-    context: &BlockContext<'_>,
-    block: &Block,
-    device: &mut dyn Device,
-    listener: &mut dyn Listener,
-    mut running: Vec<Option<(VerifiedPoint<'_>, Sampler)>>,
-) -> Result<(), DeviceError> {
-    let stop = block.settings.stop;
-    let clock_resolution_ns = device.clock_resolution_ns();
-    let sequential = !matches!(block.settings.order, Order::Interleaved);
-    let mut order: Vec<usize> = (0..running.len()).collect();
-    if matches!(block.settings.order, Order::Random) {
-        rounds::shuffle(&mut order, &block.problem, 0);
-    }
-    for round in 0.. {
-        if running.iter().all(Option::is_none) {
-            break;
-        }
-        if !sequential {
-            rounds::shuffle(&mut order, &block.problem, round);
-        }
-        for &index in &order {
-            while let Some((mut one, mut sampler)) = running[index].take() {
-                let number = one.point.number;
-                listener.working(number, Stage::Sample);
-                match sampler.take(device) {
-                    Ok(()) if !sampler.is_done(stop) => running[index] = Some((one, sampler)),
-                    Ok(()) => match context.read_last(&mut one, &mut sampler, device) {
-                        Ok(()) => {
-                            let outcome = context.finish(one, sampler, clock_resolution_ns);
-                            listener.finished(number, outcome);
-                        }
-                        Err(error) => fail(listener, number, error)?,
-                    },
-                    Err(error) => fail(listener, number, error)?,
-                }
-                if !sequential {
-                    break;
-                }
-            }
-        }
-    }
-    Ok(())
+    turns::sample(&context, block, device, listener, started)
 }
 
 /// Finishes a point with an error; hands a lost device on.
-fn fail(listener: &mut dyn Listener, number: u32, error: DeviceError) -> Result<(), DeviceError> {
+pub(super) fn fail(
+    listener: &mut dyn Listener,
+    number: u32,
+    error: DeviceError,
+) -> Result<(), DeviceError> {
     listener.finished(number, failed(error.clone()));
     match error {
         DeviceError::Lost(_) => Err(error),

@@ -212,6 +212,8 @@ impl<'a> BlockContext<'a> {
                 (one.prepared, sampler.slowest_ns()),
                 device,
             )?;
+            // Once, even if it is measured again.
+            one.is_audited = false;
         }
         Ok(())
     }
@@ -382,25 +384,20 @@ impl<'a> BlockContext<'a> {
         }
     }
 
-    /// The outcome of a point whose samples were taken. Timing must not have changed its outputs.
+    /// The outcome of a point whose samples were taken, with those of a second measurement where it
+    /// had one. Timing must not have changed its outputs.
     pub fn finish(
         &self,
         one: VerifiedPoint<'_>,
-        sampler: Sampler,
+        (sampler, again): (Sampler, Option<Sampler>),
         clock_resolution_ns: f64,
     ) -> Outcome {
+        if let Some(reason) = one.complaint() {
+            return wrong(reason, one.measurement);
+        }
         let mut measurement = one.measurement;
-        if measurement.output_digest != one.last_digest {
-            return wrong(
-                "the outputs changed while it was timed".to_owned(),
-                measurement,
-            );
-        }
-        let complaint = overwritten(&one.changed_inputs).or(one.complaint);
-        if let Some(reason) = complaint {
-            return wrong(reason, measurement);
-        }
-        let taken = sampler.finish(self.block.settings.stop, clock_resolution_ns);
+        let stop = self.block.settings.stop;
+        let taken = sampler.finish(stop, clock_resolution_ns);
         measurement.samples_ns = taken.samples_ns;
         measurement.metrics = taken.metrics;
         measurement.iterations = taken.iterations;
@@ -408,11 +405,28 @@ impl<'a> BlockContext<'a> {
         measurement.warmup_samples = taken.warmup_samples;
         measurement.clocks = taken.clocks;
         measurement.flags.extend(taken.flags);
+        if let Some(again) = again {
+            let taken = again.finish(stop, clock_resolution_ns);
+            measurement.again_samples_ns = taken.samples_ns;
+            for flag in taken.flags {
+                if !measurement.flags.contains(&flag) {
+                    measurement.flags.push(flag);
+                }
+            }
+        }
         Outcome::measured(measurement)
     }
 }
 
 impl VerifiedPoint<'_> {
+    /// The reason for which a point whose samples were taken is wrong, if it is.
+    pub fn complaint(&self) -> Option<String> {
+        if self.measurement.output_digest != self.last_digest {
+            return Some("the outputs changed while it was timed".to_owned());
+        }
+        overwritten(&self.changed_inputs).or_else(|| self.complaint.clone())
+    }
+
     /// Keeps the digest of the outputs of the last sample, which has just run; judges them again
     /// where they may differ from those of the first.
     ///
@@ -535,6 +549,7 @@ mod tests {
             canonical: Vec::new(),
             kernels: Vec::new(),
             folder: String::new(),
+            tuned: None,
             script: None,
             scripted_status: None,
         }
@@ -560,6 +575,7 @@ mod tests {
                 compile_limit: std::time::Duration::from_secs(60),
             },
             points: vec![point(0, "faulty"), point(1, "sound")],
+            rivals: Vec::new(),
             oracle_kernels: Vec::new(),
             artifacts: Vec::new(),
         };

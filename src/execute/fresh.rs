@@ -57,7 +57,8 @@ fn alone(block: &Block, point: &BlockPoint, artifacts: &Artifacts) -> Task {
             oracle_kernels: Vec::new(),
             artifacts: Vec::new(),
             ..block.clone()
-        },
+        }
+        .by_itself(),
     }
 }
 

@@ -14,7 +14,9 @@ use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::CacheState;
 use crate::manifest::settings::{AutoRules, Order, Stopping, Warmup};
 use crate::mode::Mode;
-use crate::row::outcome::{Outcome, Status};
+use crate::row::outcome::{Flag, Outcome, Status};
+use crate::stats::Interval;
+use crate::tuning::{family_of, race};
 
 /// Which device a worker opens, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,11 +87,22 @@ pub struct Block {
     pub settings: Settings,
     /// The points.
     pub points: Vec<BlockPoint>,
+    /// Configurations of tuned backends of the block that were measured before.
+    pub rivals: Vec<Rival>,
     /// Keys of the kernels of the device's oracle, in the order of its program's sources; none
     /// where the host's answers.
     pub oracle_kernels: Vec<String>,
     /// Kernels that the worker was not sent before.
     pub artifacts: Vec<Artifact>,
+}
+
+impl Block {
+    /// The block with no configuration held against others.
+    pub fn by_itself(mut self) -> Self {
+        self.rivals.clear();
+        self.points.iter_mut().for_each(|point| point.tuned = None);
+        self
+    }
 }
 
 /// One point of a block.
@@ -109,10 +122,56 @@ pub struct BlockPoint {
     pub kernels: Vec<String>,
     /// Name of the point's folder below [`Block::save_tensors`].
     pub folder: String,
+    /// Set for a configuration that has others of its backend beside it.
+    pub tuned: Option<Tuned>,
     /// The script of the null device.
     pub script: Option<Script>,
     /// The status that the null device pretends.
     pub scripted_status: Option<Status>,
+}
+
+/// A configuration among others of its backend, for one problem, phase and mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tuned {
+    /// Whether it stops once it is clearly slower than the best.
+    pub is_raced: bool,
+    /// Whether each of the others is in the block or was measured before: then the best of all is
+    /// known at the end of the block.
+    pub is_whole: bool,
+}
+
+/// A configuration that was measured before the others of its backend that a block has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rival {
+    /// The backend, without tuned values.
+    pub family: String,
+    /// The phase.
+    pub phase: Phase,
+    /// How its program was run.
+    pub mode: Mode,
+    /// Number of samples.
+    pub samples: usize,
+    /// The interval of their median, in nanoseconds; none of a single sample.
+    pub interval: Option<Interval>,
+    /// Whether it has a second measurement.
+    pub has_again: bool,
+}
+
+impl Rival {
+    /// The configuration that was measured; none where it has no result or was outraced, so that it
+    /// is no rival of any.
+    pub fn of(backend: &str, phase: Phase, mode: Mode, outcome: &Outcome) -> Option<Self> {
+        let found = outcome.measurement.as_ref()?;
+        let is_out = outcome.status != Status::Ok || found.flags.contains(&Flag::Outraced);
+        (!is_out && family_of(backend) != backend).then(|| Rival {
+            family: family_of(backend).to_owned(),
+            phase,
+            mode,
+            samples: found.samples_ns.len(),
+            interval: race::interval_of(&found.samples_ns),
+            has_again: !found.again_samples_ns.is_empty(),
+        })
+    }
 }
 
 /// A request of the main process.

@@ -173,6 +173,25 @@ impl Sampler {
         }
     }
 
+    /// A second measurement of the program, which is warm, with samples of its own.
+    pub fn again(&self) -> Self {
+        Sampler {
+            program: self.program,
+            // Configurations of kernels have no loop that decides.
+            auto: None,
+            mode: self.mode,
+            iterations: self.iterations,
+            first_runs: self.first_runs,
+            warmup_samples: 0,
+            samples_ns: Vec::new(),
+            metrics: BTreeMap::new(),
+            spent_ns: 0.0,
+            is_ungated: false,
+            readings: Vec::new(),
+            flags: Vec::new(),
+        }
+    }
+
     /// True if no more samples are needed.
     pub fn is_done(&self, stop: Stopping) -> bool {
         let taken = self.samples_ns.len();
@@ -205,6 +224,16 @@ impl Sampler {
         self.auto.as_deref_mut()
     }
 
+    /// The samples so far, in nanoseconds of one iteration, in the order taken.
+    pub fn samples_ns(&self) -> &[f64] {
+        &self.samples_ns
+    }
+
+    /// Takes no more samples, since others are clearly faster.
+    pub fn stop_outraced(&mut self) {
+        self.flags.push(Flag::Outraced);
+    }
+
     /// The program.
     pub fn program(&self) -> Prepared {
         self.program
@@ -217,7 +246,8 @@ impl Sampler {
 
     /// The samples in the order taken, with flags.
     pub fn finish(mut self, stop: Stopping, clock_resolution_ns: f64) -> Taken {
-        if !self.is_narrow(stop) {
+        let is_outraced = self.flags.contains(&Flag::Outraced);
+        if !is_outraced && !self.is_narrow(stop) {
             self.flags.push(Flag::WideInterval);
         }
         let shortest = self

@@ -24,6 +24,7 @@ pub const PLOT_KINDS: &[&str] = &[
     "roofline",
     "break_even",
     "hot_paths",
+    "tuning",
     "fusion_speedup",
 ];
 

@@ -12,6 +12,8 @@ use super::graph::{Step, graph};
 use super::published::{self, Group};
 use super::selection::{Selection, Taken};
 use crate::grid::Grid;
+use crate::tuning::family_of;
+use crate::tuning::race::LEAST_SAMPLES;
 
 /// So many of the published shapes are listed without being asked.
 const FEW_GROUPS: usize = 12;
@@ -135,6 +137,34 @@ pub fn sampling(grid: &Grid<'_>, selection: &Selection, all: bool) -> Vec<String
         if shown.len() > few {
             let more = shown.len() - few;
             lines.push(format!("and {more} more shapes, which --verbose lists"));
+        }
+    }
+    lines
+}
+
+/// The configurations of each tuned backend of a case: how many a problem has, and whether they
+/// race.
+pub fn tuning(plan: &Plan<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for case in &plan.manifest().cases {
+        let mut families: BTreeMap<&str, usize> = BTreeMap::new();
+        for backend in &case.backends {
+            *families.entry(family_of(backend.0.name)).or_default() += 1;
+        }
+        for (family, count) in families.into_iter().filter(|(_, count)| *count > 1) {
+            let declared = case.workload.declared;
+            let race = match declared.is_some_and(|declared| declared.is_raced(family)) {
+                true => format!(
+                    "; they race: one that is clearly slower stops, after {LEAST_SAMPLES} samples at \
+                     least"
+                ),
+                false => String::new(),
+            };
+            lines.push(format!(
+                "{}: {count} configurations of {family} for each problem{race}; the best are \
+                 measured twice",
+                case.name
+            ));
         }
     }
     lines

@@ -59,6 +59,39 @@ impl Times {
     }
 }
 
+/// The second measurement of a configuration of a tuned backend that was the best, or could not be
+/// told from it. It did not choose which configuration is looked at, so that it is not the luckiest
+/// of many.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Again {
+    /// Number of samples.
+    pub n: u32,
+    /// Median of one iteration, in nanoseconds.
+    pub median_ns: f64,
+    /// Lower end of the median's 95 % interval.
+    pub low_ns: f64,
+    /// Upper end of it.
+    pub high_ns: f64,
+}
+
+impl Again {
+    /// That of these samples; none without any.
+    pub fn of(samples_ns: &[f64]) -> Option<Self> {
+        let summary = Summary::of(samples_ns)?;
+        Some(Again {
+            n: u32::try_from(summary.n).ok()?,
+            median_ns: summary.median,
+            low_ns: summary.interval.low,
+            high_ns: summary.interval.high,
+        })
+    }
+
+    /// The median's interval; none of a single sample.
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        (self.n > 1).then_some((self.low_ns, self.high_ns))
+    }
+}
+
 impl From<Summary> for Times {
     fn from(summary: Summary) -> Self {
         Times {
@@ -143,6 +176,8 @@ pub struct Entry {
     pub times: Option<Times>,
     /// The samples in nanoseconds, in the order taken, where the source has them.
     pub samples_ns: Vec<f64>,
+    /// The second measurement, of the best configurations of tuned backends.
+    pub again: Option<Again>,
     /// Metrics that samples have beside their times, by name.
     pub metrics: BTreeMap<Arc<str>, MetricSummary>,
     /// Memory.
@@ -190,6 +225,7 @@ impl Entry {
             reason: None,
             times: None,
             samples_ns: Vec::new(),
+            again: None,
             metrics: BTreeMap::new(),
             memory: Memory::default(),
             measurement: None,
@@ -248,6 +284,7 @@ impl Entry {
     fn add_measurement(&mut self, mut measurement: Box<Measurement>, words: &mut Words) {
         measurement.fresh_starts.clear();
         self.samples_ns = mem::take(&mut measurement.samples_ns);
+        self.again = Again::of(&mem::take(&mut measurement.again_samples_ns));
         let metrics = mem::take(&mut measurement.metrics).into_iter();
         self.metrics = metrics
             .filter_map(|(name, values)| Some((words.get(&name), MetricSummary::of(&values)?)))

@@ -60,11 +60,14 @@ pub enum Flag {
     MemoryMismatch,
     /// A kernel keeps values in memory for which it has no registers.
     Spills,
+    /// A configuration of a raced backend that was clearly slower than the best of its problem: it
+    /// has the samples that it had by then.
+    Outraced,
 }
 
 impl Flag {
     /// All flags.
-    pub const ALL: [Flag; 8] = [
+    pub const ALL: [Flag; 9] = [
         Flag::Unsteady,
         Flag::WideInterval,
         Flag::CoarseClock,
@@ -73,6 +76,7 @@ impl Flag {
         Flag::AboveRoofline,
         Flag::MemoryMismatch,
         Flag::Spills,
+        Flag::Outraced,
     ];
 
     /// The word of rows.
@@ -86,6 +90,7 @@ impl Flag {
             Flag::AboveRoofline => "above_roofline",
             Flag::MemoryMismatch => "memory_mismatch",
             Flag::Spills => "spills",
+            Flag::Outraced => "outraced",
         }
     }
 }
@@ -167,6 +172,10 @@ impl Starting {
 pub struct Measurement {
     /// One entry a sample, in the order taken.
     pub samples_ns: Vec<f64>,
+    /// Samples of the second measurement, which the best configuration of a tuned backend gets and
+    /// those that can't be told from it, in the order taken.
+    #[serde(default)]
+    pub again_samples_ns: Vec<f64>,
     /// How often the timed steps ran in a sample.
     pub iterations: u32,
     /// Samples before the first that counts.

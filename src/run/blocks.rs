@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::Request;
+use super::contests::Contests;
 use super::rows::RowMaker;
 use crate::compile::CompileError;
 use crate::compile::kernels::Built;
@@ -19,6 +20,7 @@ pub(super) struct Blocks<'a> {
     pub(super) request: &'a Request,
     pub(super) maker: &'a RowMaker<'a>,
     pub(super) built: &'a BuiltKernels,
+    pub(super) contests: &'a Contests,
 }
 
 impl Blocks<'_> {
@@ -30,7 +32,11 @@ impl Blocks<'_> {
         let manifest = self.plan.manifest();
         let parameters = grid.parameters(first);
         let parameters = parameters.iter();
-        let points = numbers.iter().map(|&number| self.point(number));
+        let tuned = self.contests.tuned(self.plan, planned, numbers);
+        let points = numbers.iter().map(|&number| BlockPoint {
+            tuned: tuned.get(&number).copied(),
+            ..self.point(number)
+        });
         Block {
             workload: case.workload.name.to_owned(),
             parameters: parameters
@@ -54,6 +60,7 @@ impl Blocks<'_> {
                 compile_limit: manifest.limits.compile_timeout,
             },
             points: points.collect(),
+            rivals: self.contests.rivals(self.plan, planned, numbers),
             oracle_kernels: self.oracle_keys(planned),
             artifacts: Vec::new(),
         }
@@ -75,6 +82,7 @@ impl Blocks<'_> {
                 .collect(),
             kernels: point.kernels.iter().filter_map(key).collect(),
             folder: point.id.to_string(),
+            tuned: None,
             script,
             scripted_status,
         }

@@ -41,6 +41,7 @@ pub mod pruning;
 pub mod rows;
 pub mod repeats;
 mod blocks;
+mod contests;
 mod workers;
 mod session;
 mod surroundings;
@@ -367,6 +368,7 @@ fn measure(
     session.learn(&contents)?;
     session.begin(&folder)?;
     session.reuse(&begun.identity)?;
+    session.reopen_contests();
     session.measure_all(supervisors)?;
     session.end(run, &folder, reused)
 }

@@ -136,6 +136,7 @@ impl Session<'_> {
         let mut row = self.maker.row(point, outcome, &self.built, worker);
         row.earlier_rows = self.tries.get(&row.point).copied().unwrap_or(0);
         self.pruner.learn(&row);
+        self.contests.learn(&row);
         self.keeper.check()?;
         self.journal.write(&row).map_err(FolderError::from)?;
         self.finished.insert(row.point);

@@ -13,6 +13,7 @@ use crate::record::find;
 use crate::record::recorded::Recorded;
 use crate::row::Row;
 use crate::row::outcome::{Cause, Status};
+use crate::tuning::family_of;
 
 /// Sections of a manifest that say how points are measured.
 const MEASURING: [&str; 2] = ["measure", "null"];
@@ -69,7 +70,7 @@ impl Earlier {
                     .iter()
                     .all(|change| change.key.starts_with(BACKENDS));
             if is_edited || reuse == Reuse::All {
-                earlier.take(&run, is_edited, wanted);
+                earlier.take(&run, is_edited, &changes, wanted);
             }
             if is_edited && earlier.edited.is_none() {
                 earlier.edited = Some((run.environment.identity.run, changes));
@@ -79,12 +80,21 @@ impl Earlier {
     }
 
     /// Of edited runs the rows without a result, too: the next attempt of a run keeps them as well.
-    fn take(&mut self, run: &Recorded, is_edited: bool, wanted: &HashSet<PointId>) {
+    fn take(
+        &mut self,
+        run: &Recorded,
+        is_edited: bool,
+        changes: &[Change],
+        wanted: &HashSet<PointId>,
+    ) {
         let Ok(contents) = run.contents() else {
             return;
         };
         let rows = (0..contents.len()).filter(|&index| wanted.contains(&contents.point(index)));
         for row in rows.filter_map(|index| contents.row(index).ok()) {
+            if is_sampled_otherwise(&row, changes) {
+                continue;
+            }
             if row.outcome.status == Status::Ok || (is_edited && is_lasting(&row)) {
                 let from = row.reused_from.unwrap_or(run.environment.identity.run);
                 self.results.entry(row.point).or_insert((from, row));
@@ -149,6 +159,12 @@ fn is_lasting(row: &Row) -> bool {
             .outcome
             .cause
             .is_some_and(|cause| of_the_moment.contains(&cause))
+}
+
+/// True if the configurations of a row's backend raced in one of the runs alone.
+fn is_sampled_otherwise(row: &Row, changes: &[Change]) -> bool {
+    let key = format!("{BACKENDS}{}.race", family_of(&row.backend));
+    changes.iter().any(|change| change.key == key)
 }
 
 /// True if only the manifests differ.

@@ -157,6 +157,7 @@ impl<'a> Session<'a> {
             row.earlier_rows = self.tries.get(&row.point).copied().unwrap_or(0);
             self.journal.write(&row).map_err(FolderError::from)?;
             self.pruner.learn(&row);
+            self.contests.learn(&row);
             self.finished.insert(row.point);
             self.taken += 1;
             self.written += 1;

@@ -33,6 +33,7 @@ pub(super) fn backend(
         .take(cx, "sample")
         .and_then(|node| cx.count(node, "sample"));
     let scope = backend_scope(&names.parameters, &tune);
+    let race = race(cx, section, &tune);
     let mutates = words(cx, section, "mutates");
     let mutates = known_inputs(cx, mutates, names);
     let rules = section.take(cx, "require");
@@ -61,7 +62,22 @@ pub(super) fn backend(
         tune,
         sample,
         require,
+        race,
     })
+}
+
+/// Whether configurations race each other: then there must be several.
+fn race(cx: &mut Context<'_>, section: &mut Section<'_>, tune: &[(String, Vec<Value>)]) -> bool {
+    let Some(node) = section.take(cx, "race") else {
+        return false;
+    };
+    let race = cx.boolean(node, "race").unwrap_or_default();
+    if race && tune.iter().all(|(_, values)| values.len() < 2) {
+        cx.report(Code::Declaration, node.at, "`race` has no configurations")
+            .label("one alone can't be slower than another")
+            .help("`tune = { threads = [128, 256] }` has two");
+    }
+    race
 }
 
 /// Reports a number of configurations that can't be measured; none where it was.
@@ -91,6 +107,9 @@ fn tune(cx: &mut Context<'_>, node: &Node, names: &Names) -> Vec<(String, Vec<Va
             let message = format!("`{}` is a parameter of the problem", entry.key);
             cx.report(Code::Duplicate, entry.key_at, message)
                 .help("a tuned value changes the implementation and not the problem");
+        } else if entry.key == "race" && matches!(entry.value.raw, Raw::Bool(_)) {
+            cx.report(Code::Declaration, entry.key_at, "`race` is no tuned value")
+                .help("write `race = true` beside `tune`, not in it");
         } else if let Some(values) = tuned(cx, entry) {
             found.push((entry.key.clone(), values));
         }

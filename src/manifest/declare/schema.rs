@@ -172,6 +172,10 @@ pub(in crate::manifest) fn backend() -> Value {
             whole(1),
             "how many configurations are measured: the first, and others by chance",
         ),
+        "race": described(
+            json!({ "type": "boolean" }),
+            "a configuration that is clearly slower than the best takes no more samples",
+        ),
         "require": described(
             list(json!({ "anyOf": [string(), rule] })),
             "what must hold for a configuration to be measured",

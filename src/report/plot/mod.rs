@@ -25,6 +25,7 @@ mod fixed;
 mod over;
 mod pairs;
 mod roofline;
+mod tuning;
 
 /// The input of all plots.
 pub struct Request<'r> {
@@ -165,6 +166,7 @@ const PLOTS: &[Kind] = &[
         has_word: false,
         ..kind("hot_paths", hot_paths::hot_paths)
     },
+    kind("tuning", tuning::tuning),
 ];
 
 /// The plots of all rows at once, as far as their names are `wanted`.

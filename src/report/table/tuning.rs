@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Cell, Layout, Request, Table, Unit, size};
 use crate::report::frame::Key;
-use crate::tuning::{Choice, choices};
+use crate::tuning::{Choice, Standing, choices};
 
 /// The best configurations, where a backend has several.
 pub(super) fn tuning(request: &Request<'_>) -> Option<Table> {
@@ -40,7 +40,7 @@ pub(super) fn tuning(request: &Request<'_>) -> Option<Table> {
         .plain(["alike"])
         .column("first_over_best", Unit::Ratio)
         .column("worst_over_best", Unit::Ratio)
-        .plain(["configurations", "failed"]);
+        .plain(["configurations", "outraced", "failed", "measured_again"]);
     for (row, choice) in &found {
         table
             .rows
@@ -48,9 +48,10 @@ pub(super) fn tuning(request: &Request<'_>) -> Option<Table> {
     }
     table.notes.push(
         "alike: how many other configurations can't be told from the best, since the interval of \
-         the ratio of times has 1 in it. The least of many noisy medians is too low: where `alike` \
-         is large, the choice is one of several. first_over_best: the first configuration of the \
-         manifest over the best"
+         the ratio of times has 1 in it: where it is large, the choice is one of several. \
+         first_over_best: the first configuration of the manifest over the best. measured_again: \
+         the best and those with overlapping intervals were measured once more, and times are \
+         those of this second measurement; without it the least of many noisy medians is too low"
             .to_owned(),
     );
     Some(table)
@@ -66,6 +67,10 @@ fn line(
     let frame = request.frame;
     let best = &*choice.best.backend;
     let values = best.strip_prefix(choice.family).unwrap_or(best);
+    let count = |standing| {
+        let ranked = choice.ranked.iter();
+        ranked.filter(|one| one.standing == standing).count()
+    };
     let mut line = vec![
         Cell::word(choice.family),
         Cell::word(choice.best.phase.name()),
@@ -79,9 +84,13 @@ fn line(
         choice
             .first_over_best
             .map_or(Cell::Empty, |ratio| ratio.cell()),
-        choice.worst_over_best.cell(),
-        Cell::Count(choice.measured as i64),
+        choice
+            .worst_over_best()
+            .map_or(Cell::Empty, |ratio| ratio.cell()),
+        Cell::Count(choice.ranked.len() as i64),
+        Cell::Count(count(Standing::Outraced) as i64),
         Cell::Count(choice.failed as i64),
+        Cell::word(if choice.is_by_again { "yes" } else { "no" }),
     ]);
     line
 }

@@ -2,7 +2,7 @@
 
 use super::Field;
 use super::column::{Column, Group, count, float, int, number, put, with_another};
-use crate::row::entry::Entry;
+use crate::row::entry::{Again, Entry};
 use crate::row::lines::TableError;
 use crate::row::outcome::{FirstRuns, Measurement, Starting};
 
@@ -20,6 +20,16 @@ macro_rules! statistic {
                 |times| times.$field.and_then(float),
                 |times, field| put(&mut times.$field, field.amount()),
             )
+    };
+}
+
+/// A time of the second measurement.
+macro_rules! again {
+    ($name:literal, $field:ident, $meaning:literal, $read:expr) => {
+        number($name, $meaning, SAMPLES)
+            .unit("ns")
+            .group(Group::Statistic)
+            .of_entry(|entry| float(entry.again?.$field), $read)
     };
 }
 
@@ -69,6 +79,32 @@ pub(super) const STATISTICS: &[Column] = &[
         "ns",
         mad,
         "median absolute deviation from the median, not scaled"
+    ),
+    count(
+        "again_n",
+        "samples of the second measurement, which the best configuration of a tuned backend gets, \
+         and those that can't be told from it (empty of all others)",
+        SAMPLES,
+    )
+    .group(Group::Statistic)
+    .of_entry(|entry| int(entry.again?.n), with_another),
+    again!(
+        "again_median_ns",
+        median_ns,
+        "median of the second measurement",
+        read_again
+    ),
+    again!(
+        "again_low_ns",
+        low_ns,
+        "lower end of the interval of `again_median_ns`",
+        with_another
+    ),
+    again!(
+        "again_high_ns",
+        high_ns,
+        "upper end of the interval of `again_median_ns`",
+        with_another
     ),
 ];
 
@@ -186,6 +222,24 @@ pub(super) const STARTING: &[Column] = &[
         with_another,
     ),
 ];
+
+fn read_again(entry: &mut Entry, field: &mut Field<'_>) -> Result<(), TableError> {
+    let n = field.sibling("again_n").count()?;
+    let median_ns = field.amount()?;
+    let low_ns = field.sibling("again_low_ns").amount()?;
+    let high_ns = field.sibling("again_high_ns").amount()?;
+    if let (Some(n @ 1..), Some(median_ns), Some(low_ns), Some(high_ns)) =
+        (n, median_ns, low_ns, high_ns)
+    {
+        entry.again = Some(Again {
+            n,
+            median_ns,
+            low_ns,
+            high_ns,
+        });
+    }
+    Ok(())
+}
 
 fn read_first_runs(found: &mut Measurement, field: &mut Field<'_>) -> Result<(), TableError> {
     let count = field.sibling("first_runs").count()?;

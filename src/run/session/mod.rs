@@ -13,6 +13,7 @@ use sweeper_cache::Cache;
 use super::anchors::{ANCHOR, Anchors, Place};
 use super::blocks::{Blocks, BuiltKernels};
 use super::compiling::WarningKind;
+use super::contests::Contests;
 use super::dispatch::Dispatch;
 use super::keeper::Keeper;
 use super::pruning::Pruner;
@@ -50,6 +51,7 @@ pub(super) struct Session<'a> {
     pub(super) plan: &'a Plan<'a>,
     pub(super) maker: RowMaker<'a>,
     pub(super) pruner: Pruner,
+    pub(super) contests: Contests,
     pub(super) devices: &'a [DeviceIdentity],
     pub(super) toolchain: &'a Toolchain,
     pub(super) cache: Option<&'a Cache>,
@@ -124,6 +126,7 @@ impl<'a> Session<'a> {
             plan,
             maker: RowMaker::new(plan, measured),
             pruner: Pruner::new(manifest.limits.prune.as_ref()),
+            contests: Contests::new(plan),
             devices,
             toolchain,
             cache,
@@ -150,18 +153,31 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Learns from failures of an earlier, interrupted part of the run.
+    /// Learns from an earlier, interrupted part of the run: failures, and configurations of tuned
+    /// backends.
     pub(super) fn learn(&mut self, contents: &Contents) -> Result<(), RunError> {
-        if contents.is_empty() || !self.pruner.is_active() {
+        let learns = self.pruner.is_active() || self.contests.is_active();
+        if contents.is_empty() || !learns {
             return Ok(());
         }
         for row in contents.rows().map_err(RunError::Impossible)? {
             // A point that is tried again has proved nothing.
             if self.finished.contains(&row.point) {
                 self.pruner.learn(&row);
+                self.contests.learn(&row);
             }
         }
         Ok(())
+    }
+
+    /// Measures configurations again that may be the best of their backend and could not be
+    /// measured a second time, because others were not measured yet: time was over, or the manifest
+    /// has more of them now.
+    pub(super) fn reopen_contests(&mut self) {
+        for (point, earlier_rows) in self.contests.open(self.plan, &self.finished) {
+            self.finished.remove(&point);
+            self.tries.insert(point, earlier_rows + 1);
+        }
     }
 
     pub(super) fn is_complete(&self) -> bool {
@@ -429,7 +445,7 @@ impl<'a> Session<'a> {
         let blocks = self.blocks();
         let planned = &self.plan.blocks[place.block];
         Task {
-            block: blocks.block(planned, place.number, &numbers),
+            block: blocks.block(planned, place.number, &numbers).by_itself(),
             artifacts: blocks.artifacts(planned, &numbers),
         }
     }
@@ -510,6 +526,7 @@ impl<'a> Session<'a> {
             request: self.request,
             maker: &self.maker,
             built: &self.built,
+            contests: &self.contests,
         }
     }
 }

@@ -19,6 +19,7 @@ mod adversaries;
 mod commands;
 mod definition;
 mod edited;
+mod racing;
 
 fn declared(name: &str) -> PathBuf {
     Path::new("tests/manifests/declared").join(name)
