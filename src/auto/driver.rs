@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use sweeper_program::workload::{Dispatch, Dispatcher, LoopId};
 
 use super::decide::{Offer, Work, next_look, plan_pays};
-use super::memory::{Decision, Remembered};
+use super::memory::Decision;
 use super::turns::{Next, Side, Turns};
 use crate::compile::background::{Background, CompileFailure, Compiled, News, Planned};
 use crate::device::launcher::{Launcher, LoopDriver, Moment};
@@ -32,7 +32,8 @@ enum Stage {
     /// A loop was found; how long does an iteration take?
     Watching {
         id: LoopId,
-        since: Option<(Moment, u32)>,
+        /// Two moments, each after so many iterations.
+        times: [Option<(Moment, u32)>; 2],
         look: u32,
     },
     /// A program is being planned.
@@ -69,7 +70,7 @@ pub(super) struct Driver<'a> {
     start: Instant,
     has_parts: bool,
     path: HotPath,
-    decision: Option<Remembered>,
+    decision: Option<(LoopId, Decision)>,
 }
 
 /// The end of a loop.
@@ -77,7 +78,7 @@ pub(super) struct Driven {
     pub(super) path: HotPath,
     pub(super) loaded: Option<Loaded>,
     /// What is to be remembered.
-    pub(super) decision: Option<Remembered>,
+    pub(super) decision: Option<(LoopId, Decision)>,
     /// The program that ran the last iteration.
     pub(super) last: Prepared,
     /// Whether the background still works for the loop.
@@ -226,13 +227,13 @@ impl<'a> Driver<'a> {
     }
 
     fn found(&mut self, id: LoopId) {
-        let is_whole = self.bench.dispatcher.found(id).is_some();
+        let is_whole = self.bench.dispatcher.is_whole(id);
         self.has_parts |= !is_whole;
         if is_whole && matches!(self.stage, Stage::Searching) {
             self.path.detected_at = Some(self.iteration);
             self.stage = Stage::Watching {
                 id,
-                since: None,
+                times: [None; 2],
                 look: 0,
             };
         }
@@ -249,9 +250,9 @@ impl<'a> Driver<'a> {
         self.stage = match stage {
             Stage::Watching {
                 id: own,
-                since,
+                times,
                 look,
-            } if own == id => self.watch(id, since, look, launcher)?,
+            } if own == id => self.watch(id, times, look, launcher)?,
             Stage::Planning { id: own } if own == id => self.planned(id),
             Stage::Weighing {
                 id: own,
@@ -275,31 +276,39 @@ impl<'a> Driver<'a> {
     fn watch(
         &mut self,
         id: LoopId,
-        since: Option<(Moment, u32)>,
+        times: [Option<(Moment, u32)>; 2],
         look: u32,
         launcher: &mut dyn Launcher,
     ) -> Result<Stage, DeviceError> {
         let iteration = self.iteration;
-        let watching = |since, look| Stage::Watching { id, since, look };
-        let Some((from, first)) = since else {
-            let from = (launcher.moment()?, iteration);
-            return Ok(watching(Some(from), iteration + 1));
-        };
+        let watching = |times, look| Stage::Watching { id, times, look };
+        if iteration < look {
+            return Ok(watching(times, look));
+        }
         let operations = self.bench.dispatcher.steps().len();
         let pays = match self.bench.threshold {
             Some(threshold) => iteration >= threshold,
             None => plan_pays(operations, self.start.elapsed().as_nanos() as f64),
         };
-        if iteration < look || !pays {
-            return Ok(watching(since, look));
-        }
-        let now = launcher.moment()?;
-        let Some(elapsed_ns) = launcher.between_ns(from, now)? else {
-            return Ok(watching(since, next_look(iteration)));
+        let (from, to) = match times {
+            [None, _] => {
+                let from = Some((launcher.moment()?, iteration));
+                return Ok(watching([from, None], iteration + 1));
+            }
+            [Some(_), _] if !pays => return Ok(watching(times, next_look(iteration))),
+            [from, None] => {
+                let to = Some((launcher.moment()?, iteration));
+                return Ok(watching([from, to], iteration + 1));
+            }
+            [Some(from), Some(to)] => (from, to),
         };
-        self.path.eager_ns = Some(elapsed_ns / f64::from(iteration - first));
-        match self.bench.dispatcher.found(id) {
-            Some(found) => self.bench.background.plan(found.planner),
+        // The device may be behind.
+        let Some(elapsed_ns) = launcher.between_ns(from.0, to.0)? else {
+            return Ok(watching(times, iteration + 1));
+        };
+        self.path.eager_ns = Some(elapsed_ns / f64::from(to.1 - from.1));
+        match self.bench.dispatcher.planner(id) {
+            Some(planner) => self.bench.background.plan(planner),
             None => return Ok(Stage::Settled),
         }
         Ok(Stage::Planning { id })
@@ -494,11 +503,7 @@ impl<'a> Driver<'a> {
     }
 
     fn remember(&mut self, id: LoopId, decision: Decision) {
-        let found = self.bench.dispatcher.found(id);
-        self.decision = found.map(|found| Remembered {
-            bytes: found.bytes,
-            decision,
-        });
+        self.decision = Some((id, decision));
     }
 }
 

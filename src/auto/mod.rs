@@ -141,7 +141,7 @@ impl Auto {
         for _ in 0..most.min(MOST_RECORDED) {
             if let Dispatch::Found(id) = self.dispatcher.record() {
                 let elapsed_ns = start.elapsed().as_nanos() as f64;
-                if self.dispatcher.found(id).is_some() {
+                if self.dispatcher.is_whole(id) {
                     return Some(elapsed_ns);
                 }
             }
@@ -157,10 +157,9 @@ impl Auto {
             let Some(id) = self.dispatcher.know(&remembered.bytes) else {
                 continue;
             };
-            let found = self.dispatcher.found(id);
-            let program = match (&remembered.decision, found) {
-                (Decision::Kept { .. }, Some(found)) => {
-                    self.background.plan(found.planner);
+            let program = match (&remembered.decision, self.dispatcher.planner(id)) {
+                (Decision::Kept { .. }, Some(planner)) => {
+                    self.background.plan(planner);
                     match self.load(device)? {
                         Some(program) => Some(program),
                         None => continue,
@@ -244,13 +243,18 @@ impl Auto {
         self.first.get_or_insert(path);
         self.last = driven.last;
         let found = driven.loaded.and_then(|loaded| {
-            let found = self.dispatcher.found(loaded.id)?;
-            Some((found.bytes, loaded.program))
+            let bytes = self.dispatcher.bytes(loaded.id)?;
+            Some((bytes, loaded.program))
         });
         if let Some(found) = found {
             self.loaded = Some(found);
         }
-        if let Some(remembered) = driven.decision.filter(|_| self.rules.remembers) {
+        let decided = driven.decision.filter(|_| self.rules.remembers);
+        let remembered = decided.and_then(|(id, decision)| {
+            let bytes = self.dispatcher.bytes(id)?;
+            Some(Remembered { bytes, decision })
+        });
+        if let Some(remembered) = remembered {
             self.memory.keep(&remembered);
             let is_kept = matches!(remembered.decision, Decision::Kept { .. });
             let program = driven.loaded.map(|loaded| loaded.program);

@@ -9,9 +9,7 @@ use sweeper_compiler::stream::{
     Answer, Call, Kind, Operation, Path, PathGraph, PathId, PathOperation, Reference, Stream,
     Tensor, Value,
 };
-use sweeper_program::workload::{
-    Dispatch, Dispatcher, FoundLoop, LoopId, Phase, Planner, Refusal, Target,
-};
+use sweeper_program::workload::{Dispatch, Dispatcher, LoopId, Phase, Planner, Refusal, Target};
 use sweeper_program::{Binding, Precision, Program, Role};
 
 /// An operation of an iteration, as it is recorded.
@@ -99,9 +97,15 @@ impl GraphDispatcher {
         }
     }
 
+    /// The path of a loop, if its iterations are whole ones.
+    fn whole(&self, id: LoopId) -> Option<&Path> {
+        let path = self.stream.path(PathId(id.0))?;
+        self.has_whole_iterations(path).then_some(path)
+    }
+
     /// Whether an iteration of a path is one of the computation: the operations from the first to
     /// the last, with state that is carried as the graph says, and with all results.
-    fn is_whole(&self, path: &Path) -> bool {
+    fn has_whole_iterations(&self, path: &Path) -> bool {
         let operations = path.operations();
         let mut pairs = operations.iter().zip(&self.recorded);
         let has_calls = operations.len() == self.recorded.len()
@@ -143,7 +147,7 @@ impl GraphDispatcher {
     }
 
     /// Makes the program of a path of the computation.
-    fn planner(&self, path: &Path) -> Planner {
+    fn planner_of(&self, path: &Path) -> Planner {
         let slots = self.slots(path).into_iter().map(|node| {
             let mut given = self.given.iter();
             given
@@ -301,17 +305,16 @@ impl Dispatcher for GraphDispatcher {
         }
     }
 
-    fn found(&self, id: LoopId) -> Option<FoundLoop> {
-        let path = self.stream.path(PathId(id.0))?;
-        if !self.is_whole(path) {
-            return None;
-        }
-        let bytes = postcard::to_stdvec(path).ok()?;
-        Some(FoundLoop {
-            signature: path.signature(|extent| extent),
-            bytes,
-            planner: self.planner(path),
-        })
+    fn is_whole(&self, id: LoopId) -> bool {
+        self.whole(id).is_some()
+    }
+
+    fn planner(&self, id: LoopId) -> Option<Planner> {
+        Some(self.planner_of(self.whole(id)?))
+    }
+
+    fn bytes(&self, id: LoopId) -> Option<Vec<u8>> {
+        postcard::to_stdvec(self.whole(id)?).ok()
     }
 
     fn know(&mut self, bytes: &[u8]) -> Option<LoopId> {
@@ -325,8 +328,8 @@ impl Dispatcher for GraphDispatcher {
             return None;
         }
         let id = self.stream.know(&path);
-        let known = self.stream.path(id)?;
-        self.is_whole(known).then_some(LoopId(id.0))
+        let id = LoopId(id.0);
+        self.is_whole(id).then_some(id)
     }
 
     fn adopt(&mut self, id: LoopId) -> bool {
@@ -363,7 +366,7 @@ mod tests {
         let mut whole = None;
         for _ in 0..operations * iterations {
             if let Dispatch::Found(id) = dispatcher.record()
-                && dispatcher.found(id).is_some()
+                && dispatcher.is_whole(id)
             {
                 whole = Some(id);
             }
@@ -380,8 +383,8 @@ mod tests {
         assert!(steps.iter().zip(&steps[1..]).all(|(a, b)| a.end == b.start));
         assert_eq!(ends.next_back(), Some(program.unwrap().steps.len()));
         let id = find(first.as_mut(), 4.max(34 / steps.len() + 3)).expect("a loop");
-        let found = first.found(id).unwrap();
-        let program = (found.planner)().unwrap();
+        let program = first.planner(id).unwrap()().unwrap();
+        let bytes = first.bytes(id).unwrap();
         let given = program.buffers.iter().filter(|buffer| buffer.is_given());
         let given: BTreeSet<&str> = given.map(|buffer| &*buffer.name).collect();
         let inputs = problem.inputs();
@@ -396,8 +399,8 @@ mod tests {
         assert_eq!(results, outputs.collect());
 
         let mut second = dispatcher(problem, phase);
-        let known = second.know(&found.bytes).expect("the loop is known");
-        assert_eq!(second.found(known).unwrap().signature, found.signature);
+        let known = second.know(&bytes).expect("the loop is known");
+        assert_eq!(second.bytes(known), Some(bytes));
         assert!(second.adopt(known));
         for iteration in 0..3 {
             for at in 0..steps.len() {
@@ -409,7 +412,7 @@ mod tests {
             }
         }
         second.restart();
-        assert!(second.found(known).is_none());
+        assert!(!second.is_whole(known));
     }
 
     fn problem<C: Computation + 'static>(computation: C) -> Box<dyn Problem> {
@@ -439,7 +442,7 @@ mod tests {
         let chain = problem(MatmulChain { size: 64, depth: 3 });
         let mut of_chain = dispatcher(chain.as_ref(), Phase::Forward);
         let id = find(of_chain.as_mut(), 20).unwrap();
-        let bytes = of_chain.found(id).unwrap().bytes;
+        let bytes = of_chain.bytes(id).unwrap();
         assert!(
             other.know(&bytes).is_none(),
             "a loop of another computation"

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 
 use sweeper_cache::Cache;
-use sweeper_program::KernelSource;
+use sweeper_program::{KernelSource, Language};
 
 use super::{CompileFailure, Opening, Question, Reply};
 use crate::compile::kernels::{Kernels, Origin};
@@ -44,6 +44,7 @@ pub fn serve(mut questions: impl Read, mut replies: impl Write) -> io::Result<()
         compiler: toolchain.identity(opening.device.kind),
     };
     send(&mut replies, &ready)?;
+    warm_up(&kernels, &opening);
     while let Some(question) = receive::<Question>(&mut questions)? {
         let reply = match question {
             Question::Look(sources) => {
@@ -65,6 +66,22 @@ pub fn serve(mut questions: impl Read, mut replies: impl Write) -> io::Result<()
         send(&mut replies, &reply)?;
     }
     Ok(())
+}
+
+/// Compiles a kernel for nothing: the first one makes NVRTC read its own files.
+fn warm_up(kernels: &Kernels<'_>, opening: &Opening) {
+    let first = opening
+        .alike
+        .first()
+        .filter(|source| source.language == Language::Cuda);
+    if let Some(source) = first {
+        let without_cache = Kernels {
+            cache: None,
+            ..*kernels
+        };
+        // A kernel that can't be compiled is said when it is needed.
+        let _ = without_cache.get(source);
+    }
 }
 
 /// Threads that compile. On a CPU the loop wants the processors.

@@ -32,17 +32,6 @@ pub enum Dispatch {
 /// Makes the program of a loop; on another thread, where that must not wait.
 pub type Planner = Box<dyn FnOnce() -> Result<Program, Refusal> + Send>;
 
-/// A found loop whose iterations are those of the whole computation.
-pub struct FoundLoop {
-    /// A digest that the loop has in every run.
-    pub signature: [u8; 32],
-    /// The loop in bytes, for [`Dispatcher::know`] in a later run.
-    pub bytes: Vec<u8>,
-    /// Makes the program of one iteration. Its given tensors and results have the names of the
-    /// problem's.
-    pub planner: Planner,
-}
-
 /// A client of an eager framework: runs the operations of a program again and again, without
 /// telling where an iteration ends, and finds loops in them.
 ///
@@ -62,9 +51,16 @@ pub trait Dispatcher: Send {
     /// Records the next operation.
     fn record(&mut self) -> Dispatch;
 
-    /// The loop of a number; none if its iterations are not whole iterations of the computation,
-    /// but a part of one, or several.
-    fn found(&self, id: LoopId) -> Option<FoundLoop>;
+    /// Whether the iterations of a loop are whole iterations of the computation, and not a part of
+    /// one, or several.
+    fn is_whole(&self, id: LoopId) -> bool;
+
+    /// Makes the program of one iteration of a whole loop. Its given tensors and results have the
+    /// names of the problem's.
+    fn planner(&self, id: LoopId) -> Option<Planner>;
+
+    /// A whole loop in bytes, for [`Dispatcher::know`] in a later run.
+    fn bytes(&self, id: LoopId) -> Option<Vec<u8>>;
 
     /// Takes in a loop of an earlier run. None if the bytes are not those of a loop of this
     /// computation.

@@ -18,7 +18,7 @@ use crate::tensor::{Dtype, Tensor, Tensors};
 use crate::{Foreign, Program};
 
 pub use crate::target::{Target, generation};
-pub use dispatcher::{Dispatch, Dispatcher, FoundLoop, LoopId, Planner};
+pub use dispatcher::{Dispatch, Dispatcher, LoopId, Planner};
 pub use info::{
     BackendInfo, DefaultValue, ParameterError, ParameterInfo, ParameterKind, TensorInfo,
     WorkloadInfo,
