@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sweeper_program::workload::{Dispatch, Dispatcher, LoopId};
+use sweeper_program::workload::{Dispatch, Dispatcher, LoopId, Planner};
 
 use super::decide::{Offer, Work, next_look, plan_pays};
 use super::memory::Decision;
@@ -12,10 +12,39 @@ use crate::device::launcher::{Launcher, LoopDriver, Moment};
 use crate::device::{DeviceError, Job, Prepared};
 use crate::row::hot_path::{HotOutcome, HotPath};
 
+/// Plans and compiles beside a loop.
+pub(super) trait Helper: Send {
+    /// Has a program planned.
+    fn plan(&mut self, planner: Planner);
+
+    /// Has the kernels of the planned program compiled.
+    fn compile(&mut self);
+
+    /// News, if there are any.
+    ///
+    /// # Errors
+    /// If there will be none.
+    fn news(&mut self) -> Result<Option<News>, CompileFailure>;
+}
+
+impl Helper for Background {
+    fn plan(&mut self, planner: Planner) {
+        Background::plan(self, planner);
+    }
+
+    fn compile(&mut self) {
+        Background::compile(self);
+    }
+
+    fn news(&mut self) -> Result<Option<News>, CompileFailure> {
+        Background::news(self)
+    }
+}
+
 /// What a loop needs to decide.
 pub(super) struct Bench<'a> {
     pub(super) dispatcher: &'a mut dyn Dispatcher,
-    pub(super) background: &'a mut Background,
+    pub(super) background: &'a mut dyn Helper,
     /// The program that runs operation by operation, and its work.
     pub(super) eager: Prepared,
     pub(super) eager_work: Work,
@@ -537,3 +566,6 @@ impl LoopDriver for Driver<'_> {
         self.iterations
     }
 }
+
+#[cfg(test)]
+mod tests;

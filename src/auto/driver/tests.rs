@@ -1,0 +1,429 @@
+//! Loops on a device whose time is a number, with a compiler that answers when it is told.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use sweeper_program::Program;
+
+use super::*;
+use crate::compile::background::{Compiled, Planned};
+use crate::device::Job;
+
+/// A loop of three operations, of which the stream knows after two iterations.
+struct Three {
+    steps: Vec<Range<usize>>,
+    recorded: usize,
+    adopted: bool,
+    /// This operation of all is another one than the loop's.
+    interrupted_at: Option<usize>,
+    held: usize,
+}
+
+impl Three {
+    fn new() -> Self {
+        Three {
+            steps: vec![0..1, 1..2, 2..4],
+            recorded: 0,
+            adopted: false,
+            interrupted_at: None,
+            held: 0,
+        }
+    }
+}
+
+const LOOP: LoopId = LoopId(7);
+
+impl Dispatcher for Three {
+    fn steps(&self) -> &[Range<usize>] {
+        &self.steps
+    }
+
+    fn first_operation(&self) -> [u8; 32] {
+        [0; 32]
+    }
+
+    fn restart(&mut self) {}
+
+    fn record(&mut self) -> Dispatch {
+        let at = self.recorded % 3;
+        self.recorded += 1;
+        if self.interrupted_at == Some(self.recorded) {
+            let held = std::mem::take(&mut self.held);
+            return Dispatch::Flush { held };
+        }
+        match (self.recorded, at, self.adopted) {
+            (6, ..) => Dispatch::Found(LOOP),
+            (0..6, ..) => Dispatch::Run,
+            (_, 2, true) if self.held == 2 => {
+                self.held = 0;
+                Dispatch::Replace(LOOP)
+            }
+            (_, 2, _) => Dispatch::Boundary(LOOP),
+            (_, 0, true) => {
+                self.held = 1;
+                Dispatch::Hold
+            }
+            (_, _, true) if self.held > 0 => {
+                self.held += 1;
+                Dispatch::Hold
+            }
+            _ => Dispatch::Run,
+        }
+    }
+
+    fn is_whole(&self, id: LoopId) -> bool {
+        id == LOOP
+    }
+
+    fn planner(&self, _id: LoopId) -> Option<Planner> {
+        Some(Box::new(|| Ok(Program::default())))
+    }
+
+    fn bytes(&self, _id: LoopId) -> Option<Vec<u8>> {
+        Some(vec![1])
+    }
+
+    fn know(&mut self, _bytes: &[u8]) -> Option<LoopId> {
+        Some(LOOP)
+    }
+
+    fn adopt(&mut self, _id: LoopId) -> bool {
+        self.adopted = true;
+        true
+    }
+
+    fn abandon(&mut self, _id: LoopId) -> usize {
+        self.adopted = false;
+        std::mem::take(&mut self.held)
+    }
+
+    fn flush(&mut self) -> usize {
+        std::mem::take(&mut self.held)
+    }
+}
+
+/// Answers after so many questions.
+struct Clerk {
+    patience: u32,
+    asked: u32,
+    work: Option<News>,
+    planned: Planned,
+    compiled: Result<(), CompileFailure>,
+}
+
+impl Clerk {
+    /// Plans a program with so many launches and bytes, whose kernels take so long.
+    fn new([launches, bytes]: [u64; 2], price_ns: f64) -> Self {
+        Clerk {
+            patience: 5,
+            asked: 0,
+            work: None,
+            planned: Planned {
+                launches,
+                bytes,
+                missing: 1,
+                price_ns,
+                plan_ns: 10.0,
+            },
+            compiled: Ok(()),
+        }
+    }
+}
+
+impl Helper for Clerk {
+    fn plan(&mut self, planner: Planner) {
+        planner().unwrap();
+        self.asked = 0;
+        self.work = Some(News::Planned(Ok(self.planned.clone())));
+    }
+
+    fn compile(&mut self) {
+        self.asked = 0;
+        let compiled = self.compiled.clone().map(|()| Compiled {
+            program: Program::default(),
+            artifacts: Vec::new(),
+            compile_ns: 1000.0,
+        });
+        self.work = Some(News::Compiled(compiled));
+    }
+
+    fn news(&mut self) -> Result<Option<News>, CompileFailure> {
+        self.asked += 1;
+        match self.asked > self.patience {
+            true => Ok(self.work.take()),
+            false => Ok(None),
+        }
+    }
+}
+
+const EAGER: Prepared = Prepared(0);
+const COMPILED: Prepared = Prepared(1);
+
+/// A device that counts launches, and on which each step takes its time.
+struct Counting {
+    /// Time of a step, by program, in nanoseconds.
+    step_ns: [f64; 2],
+    now_ns: f64,
+    moments: Vec<f64>,
+    /// Steps in the order of their launches.
+    launched: Vec<(Prepared, usize)>,
+    /// The device is so many nanoseconds behind.
+    behind_ns: f64,
+    refuses: bool,
+}
+
+impl Launcher for Counting {
+    fn prepare(&mut self, _job: Job<'_>) -> Result<Prepared, DeviceError> {
+        match self.refuses {
+            true => Err(DeviceError::Launch("too many registers".to_owned())),
+            false => Ok(COMPILED),
+        }
+    }
+
+    fn steps(&self, _program: Prepared) -> usize {
+        4
+    }
+
+    fn begin(&mut self, _program: Prepared) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn launch(&mut self, program: Prepared, steps: Range<usize>) -> Result<(), DeviceError> {
+        for step in steps {
+            self.now_ns += self.step_ns[program.0];
+            self.launched.push((program, step));
+        }
+        Ok(())
+    }
+
+    fn moment(&mut self) -> Result<Moment, DeviceError> {
+        self.moments.push(self.now_ns);
+        Ok(Moment(self.moments.len() - 1))
+    }
+
+    fn between_ns(&mut self, from: Moment, to: Moment) -> Result<Option<f64>, DeviceError> {
+        let has_passed = self.moments[to.0] + self.behind_ns <= self.now_ns;
+        Ok(has_passed.then(|| self.moments[to.0] - self.moments[from.0]))
+    }
+
+    fn wait(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+/// A loop of so many iterations; what became of it, and the launches.
+struct Run {
+    driven: Driven,
+    launched: Vec<(Prepared, usize)>,
+}
+
+struct Setting {
+    dispatcher: Three,
+    clerk: Clerk,
+    step_ns: [f64; 2],
+    behind_ns: f64,
+    refuses: bool,
+    threshold: Option<u32>,
+}
+
+impl Setting {
+    /// Half of the bytes: twice as fast.
+    fn new(step_ns: [f64; 2]) -> Self {
+        Setting {
+            dispatcher: Three::new(),
+            clerk: Clerk::new([4, 500], 1e6),
+            step_ns,
+            behind_ns: 0.0,
+            refuses: false,
+            threshold: None,
+        }
+    }
+
+    fn run(mut self, iterations: u32) -> Run {
+        let mut launcher = Counting {
+            step_ns: self.step_ns,
+            now_ns: 0.0,
+            moments: Vec::new(),
+            launched: Vec::new(),
+            behind_ns: self.behind_ns,
+            refuses: self.refuses,
+        };
+        let bench = Bench {
+            dispatcher: &mut self.dispatcher,
+            background: &mut self.clerk,
+            eager: EAGER,
+            eager_work: Work {
+                launches: 4,
+                bytes: 1000,
+            },
+            launch_ns: 10.0,
+            threshold: self.threshold,
+        };
+        let mut driver = Driver::new(bench, iterations);
+        let _: Duration = driver.run(&mut launcher).unwrap();
+        Run {
+            driven: driver.finish(launcher.now_ns),
+            launched: launcher.launched,
+        }
+    }
+}
+
+impl Run {
+    fn outcome(&self) -> HotOutcome {
+        self.driven.path.outcome
+    }
+
+    /// Each iteration ran once, by one of both, with its steps in order.
+    fn assert_each_ran_once(&self, iterations: u32) {
+        assert_eq!(self.launched.len(), 4 * iterations as usize);
+        let mut by_program = 0;
+        for iteration in self.launched.chunks(4) {
+            let program = iteration[0].0;
+            let expected: Vec<_> = (0..4).map(|step| (program, step)).collect();
+            assert_eq!(iteration, expected);
+            by_program += u32::from(program == COMPILED);
+        }
+        assert_eq!(by_program, self.driven.path.replaced);
+    }
+}
+
+/// Long enough for plans to pay by the host's clock.
+const LONG: u32 = 400_000;
+
+#[test]
+fn a_faster_program_takes_over() {
+    for behind_ns in [0.0, 1e6] {
+        let mut setting = Setting::new([1e5, 5e4]);
+        setting.behind_ns = behind_ns;
+        let run = setting.run(LONG);
+        assert_eq!(run.outcome(), HotOutcome::Kept);
+        run.assert_each_ran_once(LONG);
+        let path = &run.driven.path;
+        assert_eq!(path.detected_at, Some(2));
+        assert!(path.switched_at.unwrap() > 10, "{path:?}");
+        assert!(path.replaced > LONG / 2, "{path:?}");
+        assert_eq!(path.regressions, 0);
+        assert_eq!(path.eager_ns, Some(4e5));
+        assert_eq!(path.compiled_ns, Some(2e5));
+        let kept = matches!(run.driven.decision, Some((LOOP, Decision::Kept { .. })));
+        assert!(kept, "it is remembered");
+        assert_eq!(run.driven.last, COMPILED);
+    }
+}
+
+#[test]
+fn a_program_that_is_not_faster_is_given_up() {
+    let run = Setting::new([1e5, 1.01e5]).run(LONG);
+    assert_eq!(run.outcome(), HotOutcome::Back);
+    run.assert_each_ran_once(LONG);
+    let path = &run.driven.path;
+    assert_eq!(path.regressions, 1);
+    assert!(path.replaced < 200, "{path:?}");
+    assert_eq!(run.driven.last, EAGER);
+    let back = matches!(run.driven.decision, Some((LOOP, Decision::Back { .. })));
+    assert!(back, "it is remembered");
+}
+
+#[test]
+fn what_cannot_pay_is_not_compiled() {
+    let mut setting = Setting::new([1e5, 1e5]);
+    setting.clerk = Clerk::new([4, 1000], 1e6);
+    let run = setting.run(LONG);
+    assert_eq!(run.outcome(), HotOutcome::Worthless);
+    assert_eq!(run.driven.path.replaced, 0);
+    let mut setting = Setting::new([1.0, 0.5]);
+    setting.clerk = Clerk::new([4, 500], 1e15);
+    let run = setting.run(LONG);
+    assert_eq!(run.outcome(), HotOutcome::Unpaid);
+    assert_eq!(run.driven.path.replaced, 0);
+    run.assert_each_ran_once(LONG);
+}
+
+#[test]
+fn a_threshold_counts_iterations_alone() {
+    let mut setting = Setting::new([1.0, 0.5]);
+    setting.clerk = Clerk::new([4, 1000], 1e15);
+    setting.threshold = Some(20);
+    let run = setting.run(LONG);
+    assert_eq!(run.outcome(), HotOutcome::Kept);
+    assert!((20..60).contains(&run.driven.path.switched_at.unwrap()));
+}
+
+#[test]
+fn there_may_be_no_program() {
+    let mut setting = Setting::new([1e5, 5e4]);
+    setting.clerk.compiled = Err(CompileFailure {
+        reason: "the compiler refused the kernel".to_owned(),
+        is_final: true,
+    });
+    let run = setting.run(LONG);
+    assert_eq!(run.outcome(), HotOutcome::Failed);
+    let failed = matches!(run.driven.decision, Some((LOOP, Decision::Failed(_))));
+    assert!(failed, "it is remembered");
+    run.assert_each_ran_once(LONG);
+
+    let mut setting = Setting::new([1e5, 5e4]);
+    setting.clerk.compiled = Err(CompileFailure {
+        reason: "the process ended".to_owned(),
+        is_final: false,
+    });
+    let run = setting.run(LONG);
+    assert!(run.driven.decision.is_none(), "another try may work");
+    assert_eq!(run.driven.path.note.as_deref(), Some("the process ended"));
+
+    let mut setting = Setting::new([1e5, 5e4]);
+    setting.refuses = true;
+    assert_eq!(setting.run(LONG).outcome(), HotOutcome::Failed);
+}
+
+#[test]
+fn an_interrupted_iteration_runs_by_operations() {
+    let mut setting = Setting::new([1e5, 5e4]);
+    // In the middle of an iteration that the program would have run.
+    setting.dispatcher.interrupted_at = Some(3 * 300_000 - 1);
+    let run = setting.run(LONG);
+    assert_eq!(run.outcome(), HotOutcome::Kept);
+    run.assert_each_ran_once(LONG);
+}
+
+#[test]
+fn a_remembered_program_runs_from_the_first_iteration_on() {
+    let mut dispatcher = Three::new();
+    dispatcher.recorded = 6;
+    let mut clerk = Clerk::new([4, 500], 0.0);
+    let bench = Bench {
+        dispatcher: &mut dispatcher,
+        background: &mut clerk,
+        eager: EAGER,
+        eager_work: Work {
+            launches: 4,
+            bytes: 1000,
+        },
+        launch_ns: 10.0,
+        threshold: None,
+    };
+    let decision = Decision::Kept {
+        eager_ns: 2.0,
+        compiled_ns: 1.0,
+    };
+    let loaded = Loaded {
+        id: LOOP,
+        program: COMPILED,
+    };
+    let driver = Driver::new(bench, 10);
+    let mut driver = driver.remembering(&decision, Some(loaded));
+    let mut launcher = Counting {
+        step_ns: [1.0, 1.0],
+        now_ns: 0.0,
+        moments: Vec::new(),
+        launched: Vec::new(),
+        behind_ns: 0.0,
+        refuses: false,
+    };
+    driver.run(&mut launcher).unwrap();
+    let driven = driver.finish(launcher.now_ns);
+    assert_eq!(driven.path.outcome, HotOutcome::Remembered);
+    assert_eq!(driven.path.switched_at, Some(1));
+    assert_eq!(driven.path.replaced, 10);
+    assert!(launcher.moments.is_empty(), "there is nothing to time");
+}
