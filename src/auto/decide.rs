@@ -17,8 +17,14 @@ pub(super) const fn launch_ns(is_gpu: bool) -> f64 {
 /// Loading a program whose kernels are compiled, in nanoseconds.
 const LOADING_NS: f64 = 500e3;
 
-/// Planning a program: for each of its operations, and in any case, in nanoseconds.
-const PLANNING_NS: (f64, f64) = (30e3, 200e3);
+/// Planning a program: for each of its operations, in nanoseconds.
+const PLANNING_NS: f64 = 30e3;
+
+/// What asking for a plan costs the loop itself, in nanoseconds: events, and waking a thread.
+const ASKING_NS: f64 = 100e3;
+
+/// The part of a loop's time that may be spent on asking in vain.
+const ASKING_SHARE: f64 = 0.02;
 
 /// Launches and bytes of one iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,8 +75,8 @@ impl Offer {
 
 /// Whether a plan pays for a loop of `operations` that has run for `elapsed_ns`.
 pub(super) fn plan_pays(operations: usize, elapsed_ns: f64) -> bool {
-    let (each_ns, once_ns) = PLANNING_NS;
-    EXPECTED_RATIO * elapsed_ns > each_ns * operations as f64 + once_ns
+    EXPECTED_RATIO * elapsed_ns > PLANNING_NS * operations as f64
+        && ASKING_SHARE * elapsed_ns > ASKING_NS
 }
 
 /// The next number of iterations at which to look again: an eighth more.
@@ -124,6 +130,7 @@ mod tests {
             looks += 1;
         }
         assert!((50..150).contains(&looks), "{looks}");
-        assert!(plan_pays(5, 1e6) && !plan_pays(5, 1e4));
+        assert!(plan_pays(5, 6e6) && !plan_pays(5, 4e6));
+        assert!(!plan_pays(2000, 6e6), "a large program takes longer to plan");
     }
 }

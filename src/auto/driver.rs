@@ -319,17 +319,16 @@ impl<'a> Driver<'a> {
             Some(threshold) => iteration >= threshold,
             None => plan_pays(operations, self.start.elapsed().as_nanos() as f64),
         };
+        if !pays {
+            return Ok(watching(times, next_look(iteration)));
+        }
         let (from, to) = match times {
-            [None, _] => {
-                let from = Some((launcher.moment()?, iteration));
-                return Ok(watching([from, None], iteration + 1));
-            }
-            [Some(_), _] if !pays => return Ok(watching(times, next_look(iteration))),
-            [from, None] => {
-                let to = Some((launcher.moment()?, iteration));
-                return Ok(watching([from, to], iteration + 1));
-            }
             [Some(from), Some(to)] => (from, to),
+            [from, _] => {
+                let now = Some((launcher.moment()?, iteration));
+                let times = if from.is_none() { [now, None] } else { [from, now] };
+                return Ok(watching(times, iteration + 1));
+            }
         };
         // The device may be behind.
         let Some(elapsed_ns) = launcher.between_ns(from.0, to.0)? else {
