@@ -1,7 +1,7 @@
 //! The format of files of tensors: safetensors.
 
 use half::{bf16, f16};
-use safetensors::tensor::{Dtype as FileDtype, SafeTensorError, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype as FileDtype, Metadata, SafeTensorError, SafeTensors, TensorView};
 use sweeper_program::{Data, Dtype, Tensor, Tensors};
 
 /// Tensors as the bytes of a file.
@@ -21,19 +21,23 @@ pub fn to_file(tensors: &Tensors) -> Result<Vec<u8>, SafeTensorError> {
 /// A tensor of a file without its elements: name, type and shape.
 pub type Head = (String, Dtype, Vec<usize>);
 
-/// The tensors that the head of a file of so many bytes announces, by name; those of types that
-/// have no place here are left out.
+/// The tensors that a file of so many bytes announces in its head, by name; those of types that
+/// have no place here are left out. `head` has the first bytes of the file, up to the elements.
 ///
 /// # Errors
 /// No such file, or one that was cut off.
 pub fn heads(head: &[u8], file_bytes: u64) -> Result<Vec<Head>, String> {
-    let (length, metadata) = SafeTensors::read_metadata(head).map_err(|error| error.to_string())?;
+    let text = head
+        .get(HEAD_LENGTH_BYTES..)
+        .filter(|text| !text.is_empty());
+    let text = text.ok_or("it begins with no head")?;
+    let metadata: Metadata = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     let held = metadata.tensors();
     let end = held.values().map(|info| info.data_offsets.1).max();
-    let whole = HEAD_LENGTH_BYTES + length + end.unwrap_or(0);
-    if whole as u64 != file_bytes {
+    let announced = head.len() as u64 + end.unwrap_or(0) as u64;
+    if announced != file_bytes {
         return Err(format!(
-            "it has {file_bytes} bytes, and its head announces {whole}"
+            "it has {file_bytes} bytes, and its head announces {announced}"
         ));
     }
     let mut heads: Vec<Head> = held

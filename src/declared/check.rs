@@ -104,6 +104,48 @@ impl Reference {
             Reference::Expr(_) | Reference::Backend(_) | Reference::None => {}
         }
     }
+
+    /// Where the right answer comes from, for people.
+    pub fn shown(&self) -> String {
+        match self {
+            Reference::Expr(_) => "elementwise expressions in f64".to_owned(),
+            Reference::Python(function) => {
+                format!("`{}` of {} in f64", function.entry, function.shown())
+            }
+            Reference::Backend(peer) => format!("the backend `{}`", peer.name),
+            Reference::File(file) => format!("tensors of {}/{}", file.folder, file.name),
+            Reference::None => "none".to_owned(),
+        }
+    }
+}
+
+impl Tolerance {
+    /// The tolerance, for people.
+    pub fn shown(&self) -> String {
+        match self {
+            Tolerance::Derived => "derived".to_owned(),
+            Tolerance::Exact => "exact".to_owned(),
+            Tolerance::L2(norms) => {
+                let norms = norms
+                    .iter()
+                    .map(|(output, norm)| format!("{norm:e} ({output})"));
+                let norms: Vec<String> = norms.collect();
+                format!("relative L2 norm {}", norms.join(", "))
+            }
+        }
+    }
+}
+
+impl JudgeDeclaration {
+    /// The function, for people.
+    pub fn shown(&self) -> String {
+        let function = &self.function;
+        let shown = format!("`{}` of {}", function.entry, function.shown());
+        match self.bound {
+            Some(bound) => format!("{shown}, bound {bound:e}"),
+            None => shown,
+        }
+    }
 }
 
 impl ExpectedFile {

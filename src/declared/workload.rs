@@ -102,6 +102,22 @@ impl Declared {
         Some(&found.declaration)
     }
 
+    /// How outputs of a declared problem are judged, for people: keys of `check` and their meanings.
+    pub fn check_in_words(&self) -> Vec<(&'static str, String)> {
+        let Some(problem) = self.definition.as_ref().map(|held| &held.declaration) else {
+            return Vec::new();
+        };
+        // Each backend of a problem without tensors judges by itself.
+        if problem.outputs.is_empty() {
+            return Vec::new();
+        }
+        let judged = match &problem.judge {
+            Some(judge) => ("judge", judge.shown()),
+            None => ("tolerance", problem.tolerance.shown()),
+        };
+        vec![("reference", problem.reference.shown()), judged]
+    }
+
     /// The interpreters that execute its functions in Python.
     pub fn interpreters(&self) -> impl Iterator<Item = &str> {
         let reference = self.definition.iter();

@@ -125,7 +125,7 @@ fn expected(folder: &Path, name: &Path) -> Result<ExpectedFile, String> {
     Ok(ExpectedFile {
         name: name.to_string_lossy().into_owned(),
         sha256: Digest::from_bytes(hasher.finalize().into()).hex(),
-        tensors: tensors.map_err(|reason| format!("no file of safetensors: {reason}")),
+        tensors: tensors.map_err(|reason| format!("not a file of safetensors: {reason}")),
     })
 }
 
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(names, ["n20/y", "n3/y"]);
         assert_eq!(found.name, "n{n}/y");
         let reason = found.files[0].tensors.clone().unwrap_err();
-        assert!(reason.starts_with("no file of safetensors"), "{reason}");
+        assert!(reason.starts_with("not a file of safetensors"), "{reason}");
         assert!(read(&folder.path().join("m{n}/y")).is_err());
         assert!(read(&folder.path().join("n3/z")).is_err());
     }

@@ -9,18 +9,22 @@ use super::python::{PythonSettings, Reader, host_function};
 use super::render::DIGESTS;
 use super::{NUMBER, Names, expression, template_of};
 use crate::declared::check::{FileReference, PeerDeclaration, Reference};
-use crate::declared::declaration::{Declaration, Implementation, ProblemDeclaration};
+use crate::declared::declaration::{Declaration, ProblemDeclaration};
 use crate::declared::python::declaration::{PythonArgument, PythonDeclaration};
 use crate::declared::{Declared, problem_scope, reference_scope};
 use crate::expression::Scope;
 use crate::manifest::diagnostics::Code;
 use crate::manifest::section::{Context, Section};
+use crate::manifest::suggest;
 use crate::manifest::tree::{Entry, Node};
 use crate::tuning::family_of;
 
 /// The forms of a reference.
 const FORMS: &str =
     "{ expr = ... }, { python = ... }, { backend = ... }, { file = ... } or \"none\"";
+
+/// The keys that tell them apart.
+const FORM_KEYS: [&str; 4] = ["expr", "python", "backend", "file"];
 
 /// Names of configurations that are shown where one has to be chosen.
 const SHOWN: usize = 4;
@@ -43,6 +47,11 @@ pub(super) fn reference(
     }
     let mut section = cx.section(node, "reference")?;
     let has = |key| node.table().is_some_and(|table| table.get(key).is_some());
+    if FORM_KEYS.iter().filter(|key| has(key)).count() != 1 {
+        cx.report(Code::Declaration, node.at, "a reference has one form")
+            .help(format!("write one of: {FORMS}"));
+        return None;
+    }
     let scope = problem_scope(infos);
     let found = if has("python") {
         let names = Names::of_problem(problem);
@@ -255,21 +264,42 @@ pub(super) fn find_peers(
         let name = peer.name.clone();
         let mut known = declaration.backends.iter();
         match known.find(|backend| backend.name == family_of(&name)) {
-            Some(backend) if matches!(backend.implementation, Implementation::Command(_)) => {
-                let message = format!("`{name}` is a command, which has no tensors");
-                cx.report(Code::Declaration, node.at, message);
-            }
             Some(backend) => {
                 peer.sha256 = backend.implementation_digest().hex();
                 one_configuration(cx, node, &name, declaration);
             }
-            // One that could not be read is a mistake already.
-            None if is_of(backends, &name, &declaration.workload) => {}
-            None => {
-                let known = declaration.backends.iter().map(|backend| &*backend.name);
-                cx.unknown_word(node.at, "reference.backend", &name, known);
-            }
+            None => unknown_peer(cx, node, &name, backends, declaration),
         }
+    }
+}
+
+/// Reports a backend that does not compute the workload, unless it could not be read, which is a
+/// mistake already.
+fn unknown_peer(
+    cx: &mut Context<'_>,
+    node: &Node,
+    name: &str,
+    backends: &[&Entry],
+    declaration: &Declaration,
+) {
+    let workload = &declaration.workload;
+    let entry = backends.iter().find(|entry| entry.key == family_of(name));
+    let of_entry = entry.and_then(|entry| entry.value.table()?.get("workload")?.value.text());
+    if of_entry == Some(workload) {
+        return;
+    }
+    let known = declaration.backends.iter();
+    let known: Vec<&str> = known.map(|backend| &*backend.name).collect();
+    let message = format!("`{workload}` has no backend `{name}`");
+    let label = match of_entry {
+        Some(other) => format!("it computes `{other}`"),
+        None => format!("there is no `[backend.{name}]` in this manifest"),
+    };
+    let report = cx
+        .report(Code::UnknownBackend, node.at, message)
+        .label(label);
+    if !known.is_empty() {
+        report.help(suggest::among(name, "backends", &known));
     }
 }
 
@@ -278,13 +308,6 @@ fn peer_node(entry: &Entry) -> Option<&Node> {
     let check = &entry.value.table()?.get("check")?.value;
     let reference = &check.table()?.get("reference")?.value;
     Some(&reference.table()?.get("backend")?.value)
-}
-
-/// Whether a table `[backend.Y]` says that it computes this workload.
-fn is_of(backends: &[&Entry], name: &str, workload: &str) -> bool {
-    let entry = backends.iter().find(|entry| entry.key == family_of(name));
-    let named = entry.and_then(|entry| entry.value.table()?.get("workload")?.value.text());
-    named == Some(workload)
 }
 
 /// Reports a name that is not that of one configuration.
@@ -306,7 +329,11 @@ fn one_configuration(cx: &mut Context<'_>, node: &Node, name: &str, declaration:
         .copied()
         .collect::<Vec<_>>()
         .join(" ");
-    let message = format!("`{name}` is none of its {} configurations", names.len());
+    let message = format!(
+        "`{name}` is none of the {} configurations of `{}`",
+        names.len(),
+        family_of(name)
+    );
     cx.report(Code::UnknownBackend, node.at, message)
         .help(format!("name one, such as: {shown}"));
 }
