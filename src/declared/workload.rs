@@ -102,7 +102,7 @@ impl Declared {
         Some(&found.declaration)
     }
 
-    /// How outputs of a declared problem are judged, for people: keys of `check` and their meanings.
+    /// How outputs of a declared problem are judged, for people: keys of `check`, with meanings.
     pub fn check_in_words(&self) -> Vec<(&'static str, String)> {
         let Some(problem) = self.definition.as_ref().map(|held| &held.declaration) else {
             return Vec::new();

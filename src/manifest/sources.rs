@@ -162,7 +162,7 @@ impl Sources {
 
     /// Reads the sources in Python that `[backend.Y]` tables and checks of `[workload.X]` tables
     /// name.
-    fn note_python<'n>(&mut self, folder: &Path, node: &'n Node) {
+    fn note_python(&mut self, folder: &Path, node: &Node) {
         let Some(root) = node.table() else { return };
         let python = root.get("python").and_then(|entry| entry.value.table());
         let folders: Vec<&str> = match python.and_then(|table| table.get("path")) {

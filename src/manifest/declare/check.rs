@@ -1,5 +1,5 @@
-//! `check` of `[workload.X]`: how outputs are judged, by a tolerance around the right answer or by a
-//! function.
+//! `check` of `[workload.X]`: how outputs are judged, by a tolerance around the right answer or by
+//! a function.
 
 use std::collections::BTreeMap;
 
