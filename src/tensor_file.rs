@@ -1,7 +1,7 @@
 //! The format of files of tensors: safetensors.
 
 use half::{bf16, f16};
-use safetensors::tensor::{Dtype as FileDtype, SafeTensorError, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype as FileDtype, Metadata, SafeTensorError, SafeTensors, TensorView};
 use sweeper_program::{Data, Dtype, Tensor, Tensors};
 
 /// Tensors as the bytes of a file.
@@ -17,6 +17,39 @@ pub fn to_file(tensors: &Tensors) -> Result<Vec<u8>, SafeTensorError> {
     }
     safetensors::serialize(views, None)
 }
+
+/// A tensor of a file without its elements: name, type and shape.
+pub type Head = (String, Dtype, Vec<usize>);
+
+/// The tensors that a file of so many bytes announces in its head, by name; those of types that
+/// have no place here are left out. `head` has the first bytes of the file, up to the elements.
+///
+/// # Errors
+/// No such file, or one that was cut off.
+pub fn heads(head: &[u8], file_bytes: u64) -> Result<Vec<Head>, String> {
+    let text = head
+        .get(HEAD_LENGTH_BYTES..)
+        .filter(|text| !text.is_empty());
+    let text = text.ok_or("it begins with no head")?;
+    let metadata: Metadata = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let held = metadata.tensors();
+    let end = held.values().map(|info| info.data_offsets.1).max();
+    let announced = head.len() as u64 + end.unwrap_or(0) as u64;
+    if announced != file_bytes {
+        return Err(format!(
+            "it has {file_bytes} bytes, and its head announces {announced}"
+        ));
+    }
+    let mut heads: Vec<Head> = held
+        .into_iter()
+        .filter_map(|(name, info)| Some((name, dtype_of_file(info.dtype)?, info.shape.clone())))
+        .collect();
+    heads.sort();
+    Ok(heads)
+}
+
+/// The bytes at the beginning of a file that hold the length of its head.
+pub const HEAD_LENGTH_BYTES: usize = 8;
 
 /// All tensors of a file; none if one is of a type that has no place here.
 pub fn all_of(file: &SafeTensors<'_>) -> Option<Tensors> {
@@ -50,7 +83,8 @@ fn file_dtype(dtype: Dtype) -> FileDtype {
     named.map_or(FileDtype::U8, |(_, file)| *file)
 }
 
-fn dtype_of_file(dtype: FileDtype) -> Option<Dtype> {
+/// The type of elements of a file; none where it has no place here.
+pub fn dtype_of_file(dtype: FileDtype) -> Option<Dtype> {
     let named = FILE_DTYPES.iter().find(|(_, file)| *file == dtype);
     named.map(|(own, _)| *own)
 }

@@ -131,6 +131,9 @@ mod tests {
         }
         assert!((50..150).contains(&looks), "{looks}");
         assert!(plan_pays(5, 6e6) && !plan_pays(5, 4e6));
-        assert!(!plan_pays(2000, 6e6), "a large program takes longer to plan");
+        assert!(
+            !plan_pays(2000, 6e6),
+            "a large program takes longer to plan"
+        );
     }
 }

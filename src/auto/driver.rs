@@ -326,7 +326,11 @@ impl<'a> Driver<'a> {
             [Some(from), Some(to)] => (from, to),
             [from, _] => {
                 let now = Some((launcher.moment()?, iteration));
-                let times = if from.is_none() { [now, None] } else { [from, now] };
+                let times = if from.is_none() {
+                    [now, None]
+                } else {
+                    [from, now]
+                };
                 return Ok(watching(times, iteration + 1));
             }
         };

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use clap::Args;
 use serde_json::{Value as Json, json};
 use sweeper_cache::{Cache, Catalog};
-use sweeper_program::{Binding, KernelSource, Program, Refusal, Step};
+use sweeper_program::{Binding, KernelSource, Program, Step};
 
 use super::exit::Exit;
 use super::repeats::{self, Block};
@@ -114,10 +114,8 @@ fn show_points(plan: &Plan<'_>, target: &Target, screen: &Screen) {
     ));
     let mut reasons: Vec<(String, usize)> = Vec::new();
     let skips = plan.grid.skips().iter().map(|skip| skip.reason.to_string());
-    let refusals = plan.points.iter().filter_map(|point| match &point.refusal {
-        Some(Refusal::Undefined(reason) | Refusal::Unavailable(reason)) => Some(reason.clone()),
-        None => None,
-    });
+    let refusals = plan.points.iter();
+    let refusals = refusals.filter_map(|point| Some(point.refusal.as_ref()?.to_string()));
     for reason in skips.chain(refusals) {
         match reasons.iter_mut().find(|(held, _)| *held == reason) {
             Some((_, count)) => *count += 1,

@@ -1,5 +1,6 @@
 //! `sweeper workloads`: the workloads that can be measured.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -11,6 +12,7 @@ use sweeper_program::workload::{ParameterInfo, ParameterKind, TensorInfo, Worklo
 use super::exit::Exit;
 use super::screen::Screen;
 use super::settings;
+use crate::declared::Declared;
 use crate::manifest::{self, Overrides};
 
 /// Arguments of `workloads`.
@@ -23,6 +25,21 @@ pub struct WorkloadsArgs {
     manifest: Option<PathBuf>,
 }
 
+/// A workload, and what a manifest declares of it.
+#[derive(Clone, Copy)]
+struct Known {
+    info: &'static WorkloadInfo,
+    declared: Option<&'static Declared>,
+}
+
+impl Known {
+    /// How outputs are judged, where the manifest says it.
+    fn check(self) -> Vec<(&'static str, String)> {
+        self.declared
+            .map_or_else(Vec::new, Declared::check_in_words)
+    }
+}
+
 /// Lists workloads, or shows one.
 pub fn workloads(args: &WorkloadsArgs, screen: &Screen) -> Exit {
     let known = match known(args.manifest.as_deref(), screen) {
@@ -31,17 +48,17 @@ pub fn workloads(args: &WorkloadsArgs, screen: &Screen) -> Exit {
     };
     let Some(name) = &args.name else {
         if screen.json {
-            let all = known.iter().map(|info| describe(info));
+            let all = known.iter().map(|one| describe(*one));
             screen.json(&all.collect::<Vec<_>>());
             return Exit::Fine;
         }
-        for info in known {
+        for Known { info, .. } in known {
             screen.line(&format!("{:12} {}", info.name, info.about));
         }
         return Exit::Fine;
     };
-    let Some(info) = known.iter().find(|info| info.name == *name) else {
-        let names: Vec<&str> = known.iter().map(|info| info.name).collect();
+    let Some(one) = known.iter().find(|one| one.info.name == *name) else {
+        let names: Vec<&str> = known.iter().map(|one| one.info.name).collect();
         screen.error(&format!(
             "there is no workload `{name}`, only {}",
             names.join(", ")
@@ -49,33 +66,43 @@ pub fn workloads(args: &WorkloadsArgs, screen: &Screen) -> Exit {
         return Exit::Usage;
     };
     if screen.json {
-        screen.json(&describe(info));
+        screen.json(&describe(*one));
     } else {
-        show(info, screen);
+        show(*one, screen);
     }
     Exit::Fine
 }
 
 /// The workloads of this build, as a manifest extends them, and those that it declares.
-fn known(manifest: Option<&Path>, screen: &Screen) -> Result<Vec<&'static WorkloadInfo>, Exit> {
-    let mut known = manifest::registry();
+fn known(manifest: Option<&Path>, screen: &Screen) -> Result<Vec<Known>, Exit> {
+    let infos = manifest::registry().into_iter();
+    let of_build = |info| Known {
+        info,
+        declared: None,
+    };
+    let mut known: Vec<Known> = infos.map(of_build).collect();
     let Some(path) = manifest else {
         return Ok(known);
     };
     let manifest = settings::load(path, &Overrides::new(), screen)?;
     for declared in manifest.declared() {
+        let one = Known {
+            info: declared.info(),
+            declared: Some(declared),
+        };
         match known
             .iter_mut()
-            .find(|info| info.name == declared.info().name)
+            .find(|held| held.info.name == one.info.name)
         {
-            Some(held) => *held = declared.info(),
-            None => known.push(declared.info()),
+            Some(held) => *held = one,
+            None => known.push(one),
         }
     }
     Ok(known)
 }
 
-fn show(info: &WorkloadInfo, screen: &Screen) {
+fn show(one: Known, screen: &Screen) {
+    let info = one.info;
     screen.line(&format!("{}: {}\n", info.name, info.about));
     for line in info.formula.lines() {
         screen.line(&format!("  {line}"));
@@ -112,6 +139,13 @@ fn show(info: &WorkloadInfo, screen: &Screen) {
     screen.line(&format!("\nphases: {}", phases.join(", ")));
     tensors("inputs", info.inputs, screen);
     tensors("outputs", info.outputs, screen);
+    let check = one.check();
+    if !check.is_empty() {
+        screen.line("\ncheck");
+    }
+    for (key, meaning) in check {
+        screen.line(&format!("  {key:10} {meaning}"));
+    }
 }
 
 fn tensors(heading: &str, tensors: &[TensorInfo], screen: &Screen) {
@@ -136,7 +170,9 @@ fn kind(parameter: &ParameterInfo) -> String {
     }
 }
 
-fn describe(info: &WorkloadInfo) -> serde_json::Value {
+fn describe(one: Known) -> serde_json::Value {
+    let info = one.info;
+    let check: BTreeMap<&str, String> = one.check().into_iter().collect();
     let tensor = |tensor: &TensorInfo| json!({ "name": tensor.name, "shape": tensor.shape, "dtype": tensor.dtype, "about": tensor.about });
     json!({
         "name": info.name,
@@ -155,5 +191,6 @@ fn describe(info: &WorkloadInfo) -> serde_json::Value {
         "phases": info.phases,
         "inputs": info.inputs.iter().map(tensor).collect::<Vec<_>>(),
         "outputs": info.outputs.iter().map(tensor).collect::<Vec<_>>(),
+        "check": (!check.is_empty()).then_some(check),
     })
 }

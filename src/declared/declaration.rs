@@ -4,12 +4,11 @@
 //! identity of a declaration: keys that are not given are left out of it, so that a key that is
 //! added to the format changes no identity.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use sweeper_program::{Dtype, Language, Phase, Value};
 
+use super::check::{JudgeDeclaration, Reference, Tolerance};
 use super::command::SCRATCH_MARK;
 use super::python::declaration::PythonDeclaration;
 use crate::identity::Digest;
@@ -46,6 +45,9 @@ pub struct ProblemDeclaration {
     pub reference: Reference,
     /// How far from it an output may be.
     pub tolerance: Tolerance,
+    /// The function that judges outputs in place of a tolerance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judge: Option<JudgeDeclaration>,
     /// Useful floating-point operations, as an expression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops: Option<String>,
@@ -160,31 +162,6 @@ pub enum Initial {
     Constant(f64),
     /// A copy of this input, made before each run, untimed.
     Input(String),
-}
-
-/// The right answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reference {
-    /// An elementwise expression of the inputs for each output, evaluated in f64. Inputs are
-    /// broadcast as NumPy does.
-    Expr(BTreeMap<String, String>),
-    /// A function in Python, called with f64 on a CPU, in a process of its own.
-    Python(Box<PythonDeclaration>),
-    /// There is none: rows say `checked = none`.
-    None,
-}
-
-/// How far from the right answer an output may be.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Tolerance {
-    /// Four times the error of the same expression in f32, rounded once to the output's type.
-    Derived,
-    /// Whole numbers and truth values: equal; real numbers: equal to the f64 answer, rounded once.
-    Exact,
-    /// Relative L2 norms, by output.
-    L2(BTreeMap<String, f64>),
 }
 
 /// How it is computed: an implementation of the user's.
@@ -489,8 +466,9 @@ impl ProblemDeclaration {
         for file in &mut portable.files {
             file.path.clear();
         }
-        if let Reference::Python(function) = &mut portable.reference {
-            **function = function.without_place();
+        portable.reference.clear_places();
+        if let Some(judge) = &mut portable.judge {
+            judge.function = judge.function.without_place();
         }
         digest(&portable)
     }

@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 
 use sweeper_program::check::{Check, Metric, TensorCheck, as_f64, compare};
 use sweeper_program::inputs::InputKey;
-use sweeper_program::workload::{ParameterInfo, TensorSpec, Work};
+use sweeper_program::workload::{AnswerSource, ParameterInfo, TensorSpec, Work};
 use sweeper_program::{
     Dtype, Element, Foreign, Phase, Runner, Tensor, Tensors, Value, with_element_type,
 };
 
-use super::declaration::{ProblemDeclaration, Reference, TensorDeclaration, Tolerance};
+use super::check::{ExpectedFile, FileReference, Reference, Tolerance};
+use super::declaration::{ProblemDeclaration, TensorDeclaration};
 use super::fill::Filler;
 use super::program::ProblemTensors;
 use super::python::Function;
 use super::reference::{Elementwise, derived_tolerance, given, reference_scope, strides};
 use super::scope::{compile, compile_all, fill_scope, operands, problem_scope, real, reals, size};
+use super::template::Template;
 use crate::expression::{Expression, Operand, Precision};
 use crate::identity::Digest;
 
@@ -80,6 +82,9 @@ pub(super) struct Definition {
     reference: Option<Elementwise>,
     /// The reference in Python.
     function: Option<Function>,
+    /// The name of the file with the right outputs.
+    file: Option<Template>,
+    judge: Option<Function>,
     flops: Option<Expression>,
     bytes: Option<Expression>,
 }
@@ -105,19 +110,19 @@ impl Definition {
         let inputs = declaration.inputs.iter();
         let outputs = declaration.outputs.iter();
         let names = declaration.inputs.iter().map(|input| &*input.tensor.name);
-        let reference = match &declaration.reference {
+        let function = |function| Function::new(function, &scope, parameters.len(), &[]);
+        let (mut reference, mut by_function, mut file) = (None, None, None);
+        match &declaration.reference {
             Reference::Expr(texts) => {
                 let scope = reference_scope(parameters, names);
-                Some(Elementwise::new(texts, &scope)?)
+                reference = Some(Elementwise::new(texts, &scope)?);
             }
-            Reference::Python(_) | Reference::None => None,
-        };
-        let function = match &declaration.reference {
-            Reference::Python(function) => {
-                Some(Function::new(function, &scope, parameters.len(), &[])?)
-            }
-            Reference::Expr(_) | Reference::None => None,
-        };
+            Reference::Python(declared) => by_function = Some(function(declared)?),
+            Reference::File(declared) => file = Some(Template::new(&declared.name, &scope)?),
+            Reference::Backend(_) | Reference::None => {}
+        }
+        let judge = declaration.judge.as_ref();
+        let judge = judge.map(|judge| function(&judge.function)).transpose()?;
         let optional = |text: &Option<String>| {
             let compiled = text.as_ref().map(|text| compile(text, &scope));
             compiled.transpose()
@@ -135,7 +140,9 @@ impl Definition {
                 .map(|output| Shaped::new(&output.tensor, &scope))
                 .collect::<Result<_, _>>()?,
             reference,
-            function,
+            function: by_function,
+            file,
+            judge,
             flops: optional(&declaration.flops)?,
             bytes: optional(&declaration.bytes)?,
             declaration,
@@ -234,23 +241,61 @@ impl Definition {
             specs.iter().map(typed).collect()
         };
         let (inputs, outputs) = (typed(&sizes.inputs), typed(&sizes.outputs));
-        let tensors = ProblemTensors {
-            inputs: &inputs,
-            outputs: &outputs,
-            initial: BTreeMap::new(),
-            parameters: &sizes.values,
-            dtype,
-            phase: Phase::Forward,
+        foreign("the reference", function, sizes, (&inputs, &outputs))
+    }
+
+    /// The call of the judge, if there is one. Tensors are handed over with it.
+    pub(super) fn judge(&self, sizes: &Sizes) -> Option<Foreign> {
+        let mut call = foreign("the judge", self.judge.as_ref()?, sizes, (&[], &[]))?;
+        let mut request: serde_json::Value = serde_json::from_str(&call.request).ok()?;
+        request["bound"] = self.declaration.judge.as_ref()?.bound.into();
+        call.request = request.to_string();
+        Some(call)
+    }
+
+    /// Where right outputs come from that are neither computed here nor by a function.
+    pub(super) fn answer_source(&self, sizes: &Sizes) -> Option<AnswerSource> {
+        match &self.declaration.reference {
+            Reference::Backend(peer) => Some(AnswerSource::Backend(peer.name.clone())),
+            Reference::File(reference) => {
+                let file = self.expected_file(reference, sizes).ok()?;
+                Some(AnswerSource::File {
+                    path: format!("{}/{}", reference.folder, file.name),
+                    sha256: file.sha256.clone(),
+                })
+            }
+            Reference::Expr(_) | Reference::Python(_) | Reference::None => None,
+        }
+    }
+
+    /// Why a file with right outputs does not hold those of this problem, if so.
+    pub(super) fn objection(&self, sizes: &Sizes) -> Option<String> {
+        let Reference::File(reference) = &self.declaration.reference else {
+            return None;
         };
-        // That each output is computed was checked with the manifest, and parameters have values.
-        let request = function.request(&[], &tensors, &operands(&sizes.values));
-        let request = request.ok()?;
-        Some(Foreign {
-            runner: Runner::Python,
-            name: "the reference".to_owned(),
-            is_deterministic: true,
-            request,
-        })
+        let mut outputs = sizes.outputs.iter();
+        let reason = match self.expected_file(reference, sizes) {
+            Ok(file) => outputs
+                .find_map(|spec| file.objection(&spec.name, spec.dtype, Some(&spec.shape)))?,
+            Err(reason) => reason,
+        };
+        Some(format!("`check.reference`: {reason}"))
+    }
+
+    /// The file that has a problem's right outputs.
+    fn expected_file<'r>(
+        &self,
+        reference: &'r FileReference,
+        sizes: &Sizes,
+    ) -> Result<&'r ExpectedFile, String> {
+        let name = self
+            .file
+            .as_ref()
+            .map(|name| name.text(&operands(&sizes.values)));
+        let name = name.unwrap_or_else(|| Ok(reference.name.clone()))?;
+        let mut files = reference.files.iter();
+        let found = files.find(|file| file.name == name);
+        found.ok_or_else(|| format!("there is no file {}/{name}", reference.folder))
     }
 
     fn evaluate(
@@ -292,14 +337,14 @@ impl Definition {
                 let by_expression = self.evaluate(sizes, spec, inputs, Precision::F32);
                 by_expression.or_else(by_function)
             };
-            Some(self.judge(spec, in_f32, out, expected))
+            Some(self.compare(spec, in_f32, out, expected))
         });
         Check {
             tensors: judged.collect(),
         }
     }
 
-    fn judge(
+    fn compare(
         &self,
         spec: &TensorSpec,
         in_f32: impl FnOnce() -> Option<Vec<f64>>,
@@ -323,12 +368,41 @@ impl Definition {
             return compare(&spec.name, out, expected, Metric::RelativeL2, tolerance);
         }
         // Equal to the answer, as the output's type can hold it.
-        let rounded = with_element_type!(spec.dtype, T => {
-            exact.iter().map(|&value| T::from_f64(value).to_f64()).collect::<Vec<f64>>()
-        });
-        let rounded = Tensor::f64(spec.shape.clone(), rounded);
+        let rounded = exact.iter().map(|&value| held(spec.dtype, value));
+        let rounded = Tensor::f64(spec.shape.clone(), rounded.collect());
         compare(&spec.name, out, &rounded, Metric::MaxRelative, EXACT)
     }
+}
+
+/// A call of a function about the problem of these sizes.
+fn foreign(
+    name: &str,
+    function: &Function,
+    sizes: &Sizes,
+    (inputs, outputs): (&[TensorSpec], &[TensorSpec]),
+) -> Option<Foreign> {
+    let tensors = ProblemTensors {
+        inputs,
+        outputs,
+        initial: BTreeMap::new(),
+        parameters: &sizes.values,
+        // Of no tensor: those of the problem have their types.
+        dtype: Dtype::F64,
+        phase: Phase::Forward,
+    };
+    // That each output is computed was checked with the manifest, and parameters have values.
+    let request = function.request(&[], &tensors, &operands(&sizes.values));
+    Some(Foreign {
+        runner: Runner::Python,
+        name: name.to_owned(),
+        is_deterministic: true,
+        request: request.ok()?,
+    })
+}
+
+/// A value as a type of elements holds it.
+pub(super) fn held(dtype: Dtype, value: f64) -> f64 {
+    with_element_type!(dtype, T => T::from_f64(value).to_f64())
 }
 
 /// The name under which answers have what the reference computes in f32, for a derived tolerance.
@@ -345,8 +419,7 @@ fn finite(
     expected: &Tensor,
 ) -> Option<(Option<Tensor>, Tensor)> {
     let exact = expected.as_f64()?;
-    let held = |value: f64| with_element_type!(dtype, T => T::from_f64(value).to_f64());
-    let is_special = |value: f64| dtype.is_real() && !held(value).is_finite();
+    let is_special = |value: f64| dtype.is_real() && !held(dtype, value).is_finite();
     if !exact.iter().any(|&value| is_special(value)) {
         return None;
     }
@@ -356,7 +429,7 @@ fn finite(
         zeroed.collect()
     };
     let same = |(value, exact): (&f64, &f64)| {
-        let expected = held(*exact);
+        let expected = held(dtype, *exact);
         !is_special(*exact) || *value == expected || value.is_nan() && expected.is_nan()
     };
     let shape = expected.shape();

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sweeper_program::check::Check;
+use sweeper_program::check::{Check, Trial};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::workload::{
-    BackendInfo, DefaultValue, DeviceOracle, ParameterError, ParameterInfo, ParameterKind,
-    TensorInfo, TensorSpec, Work, WorkloadInfo,
+    AnswerSource, BackendInfo, DefaultValue, DeviceOracle, ParameterError, ParameterInfo,
+    ParameterKind, TensorInfo, TensorSpec, Work, WorkloadInfo,
 };
 use sweeper_program::{
     CanonicalShape, Dtype, Foreign, Parameters, Phase, Problem, Program, Refusal, Target, Tensor,
@@ -16,13 +16,15 @@ use sweeper_program::{
 use sweeper_workloads::registry;
 
 use super::backend::Backend;
+use super::check::Reference;
 use super::declaration::{
     BackendDeclaration, Declaration, DeclaredKind, Implementation, ParameterDeclaration,
-    ProblemDeclaration, Reference, TensorDeclaration,
+    ProblemDeclaration, TensorDeclaration,
 };
 use super::definition::{Definition, Sizes};
 use super::program::ProblemTensors;
 use super::scope::values;
+use super::trial::trials;
 use crate::identity::Digest;
 use crate::tuning::family_of;
 
@@ -106,19 +108,40 @@ impl Declared {
         Some(&found.declaration)
     }
 
+    /// How outputs of a declared problem are judged, for people: keys of `check`, with meanings.
+    pub fn check_in_words(&self) -> Vec<(&'static str, String)> {
+        let Some(problem) = self.definition.as_ref().map(|held| &held.declaration) else {
+            return Vec::new();
+        };
+        // Each backend of a problem without tensors judges by itself.
+        if problem.outputs.is_empty() {
+            return Vec::new();
+        }
+        let judged = match &problem.judge {
+            Some(judge) => ("judge", judge.shown()),
+            None => ("tolerance", problem.tolerance.shown()),
+        };
+        vec![("reference", problem.reference.shown()), judged]
+    }
+
     /// The interpreters that execute its functions in Python.
     pub fn interpreters(&self) -> impl Iterator<Item = &str> {
         let reference = self.definition.iter();
         let reference = reference.filter_map(|held| match &held.declaration.reference {
             Reference::Python(function) => Some(&**function),
-            Reference::Expr(_) | Reference::None => None,
+            _ => None,
         });
+        let judge = self
+            .definition
+            .iter()
+            .filter_map(|held| held.declaration.judge.as_ref());
+        let judge = judge.map(|judge| &judge.function);
         let backends = self.backends.all.iter();
         let backends = backends.filter_map(|held| match &held.declaration.implementation {
             Implementation::Python(function) => Some(function),
             _ => None,
         });
-        let functions = reference.chain(backends);
+        let functions = reference.chain(judge).chain(backends);
         functions.map(|function| &*function.place.exe)
     }
 
@@ -396,6 +419,19 @@ impl Problem for Own {
         self.definition.foreign_oracle(&self.sizes, dtype)
     }
 
+    fn answer_source(&self) -> Option<AnswerSource> {
+        self.definition.answer_source(&self.sizes)
+    }
+
+    fn judge(&self) -> Option<Foreign> {
+        self.definition.judge(&self.sizes)
+    }
+
+    fn trials(&self, inputs: &Tensors, expected: Option<&Tensors>) -> Vec<Trial> {
+        let declared = &self.definition.declaration.outputs;
+        trials(&self.sizes.outputs, declared, inputs, expected)
+    }
+
     fn oracle_operations(&self, _phase: Phase, threads: usize) -> f64 {
         self.definition.oracle_operations(&self.sizes) / threads.max(1) as f64
     }
@@ -431,6 +467,9 @@ impl Problem for Own {
         _canonical: &CanonicalShape,
         target: &Target,
     ) -> Result<Program, Refusal> {
+        if let Some(reason) = self.definition.objection(&self.sizes) {
+            return Err(Refusal::Invalid(reason));
+        }
         let outputs = &self.definition.declaration.outputs;
         let initial = outputs
             .iter()

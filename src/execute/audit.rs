@@ -11,6 +11,7 @@ use sweeper_program::workload::ORACLE_OPERATIONS_PER_SECOND;
 use sweeper_program::{Phase, Problem, Tensors};
 
 use super::foreign_oracle;
+use super::judge::Judge;
 use super::protocol::Block;
 use super::verify::{ProblemInstance, Verdict};
 use crate::device::{Device, DeviceError, Prepared};
@@ -67,7 +68,7 @@ impl Audit {
     pub(super) fn complaint(
         &self,
         block: &Block,
-        instance: &ProblemInstance,
+        (instance, judge): (&ProblemInstance, Option<&Judge<'_>>),
         (phase, covering): (Phase, Phase),
         (program, slowest_ns): (Prepared, f64),
         device: &mut dyn Device,
@@ -88,11 +89,20 @@ impl Audit {
             }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        if let Some(expected) = &unseen.expected {
-            let check = problem.check(&unseen.inputs, &found.outputs, expected, phase);
-            if let Some(reason) = Verdict::of(check, Checked::Full).complaint {
-                return Ok(Some(format!("{reason}, for inputs that it had not seen")));
+        let expected = unseen.expected.as_ref();
+        let verdict = match (judge, expected) {
+            // A judge that needs right outputs gets them.
+            (Some(judge), _) if expected.is_some() == instance.expected.is_some() => {
+                judge.verdict(&unseen.inputs, &found.outputs, expected, Checked::Full)?
             }
+            (None, Some(expected)) => {
+                let check = problem.check(&unseen.inputs, &found.outputs, expected, phase);
+                Verdict::of(check, Checked::Full)
+            }
+            _ => Verdict::UNCHECKED,
+        };
+        if let Some(reason) = verdict.complaint {
+            return Ok(Some(format!("{reason}, for inputs that it had not seen")));
         }
         let (took, before) = (found.sample.per_iteration_ns(), slowest_ns);
         Ok((took > enough_ns).then(|| {

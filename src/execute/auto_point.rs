@@ -1,16 +1,16 @@
 //! Points of the backend `auto`: loops that decide themselves whether to compile.
 
 use sweeper_program::workload::{Dispatcher, Problem};
-use sweeper_program::{CanonicalShape, Program, Refusal};
+use sweeper_program::{CanonicalShape, Program};
 
 use super::protocol::{Block, BlockPoint};
-use super::refused::failed;
+use super::refused::{failed, refused};
 use super::verify::{ProblemInstance, Verdict};
 use crate::auto::{Auto, Place};
 use crate::compile::CachePlace;
 use crate::device::{Device, DeviceError, Prepared};
 use crate::mode::Mode;
-use crate::row::outcome::{Cause, Checked, Outcome, Status};
+use crate::row::outcome::{Checked, Outcome, Status};
 use sweeper_program::workload::TensorSpec;
 
 /// The dispatcher of a point whose loops decide themselves; none for any other.
@@ -28,12 +28,7 @@ pub(super) fn dispatcher(
     let canonical = CanonicalShape::new(point.canonical.iter().cloned());
     let target = device.target();
     let made = problem.dispatcher(&point.backend, point.phase, &canonical, &target);
-    let dispatcher = made.map_err(|refusal| match refusal {
-        Refusal::Undefined(reason) => Outcome::without_measurement(Status::Skipped, reason),
-        Refusal::Unavailable(reason) => {
-            Outcome::without_measurement(Status::Unavailable, reason).because_of(Cause::Device)
-        }
-    })?;
+    let dispatcher = made.map_err(refused)?;
     if dispatcher.is_some() && point.mode.iterations().is_none() {
         let reason = format!(
             "`{}` decides while a loop runs: say in `measure.loops` how many iterations it has",

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
-use sweeper_program::workload::TensorSpec;
-use sweeper_program::{CanonicalShape, Phase, Problem, Program, Refusal, Runner, Tensors};
+use sweeper_program::workload::{AnswerSource, TensorSpec};
+use sweeper_program::{CanonicalShape, Phase, Problem, Program, Runner, Tensors};
 
 use super::answers::Answers;
 use super::audit::Audit;
@@ -14,10 +14,13 @@ use super::auto_point;
 use super::block::Listener;
 use super::block_inputs::{BlockInputs, SmallerProblem, covering_phase};
 use super::device_oracle::DeviceOracle;
+use super::judge::Judge;
+use super::peer;
 use super::protocol::{Block, BlockPoint, Stage};
-use super::refused::{check_mode, failed, overwritten, scripted, wrong};
+use super::refused::{check_mode, failed, overwritten, refused, scripted, wrong};
 use super::sampling::Sampler;
 use super::tensors;
+use super::trial;
 use super::verify::{ProblemInstance, Verdict};
 use crate::auto::Auto;
 use crate::compile::CachePlace;
@@ -31,6 +34,8 @@ pub type Artifacts = HashMap<String, Artifact>;
 pub struct BlockContext<'a> {
     block: &'a Block,
     instance: ProblemInstance,
+    /// Who judges outputs in place of tolerances.
+    judge: Option<Judge<'a>>,
     /// Programs of points so far, each once, to find equal programs of two backends.
     programs: RefCell<Vec<(Phase, String, Program)>>,
     /// The verdict on each point's kernels on a smaller problem, by number, where there is one.
@@ -117,9 +122,20 @@ impl<'a> BlockContext<'a> {
             }
             smaller => smaller,
         };
+        let mut judge = None;
+        if block.settings.verify && device.computes() {
+            if let Some(AnswerSource::Backend(peer)) = whole.problem.answer_source() {
+                let found = peer::answer(block, &whole, &peer, artifacts, device, listener)?;
+                whole.expected = Some(found);
+                whole.peer = Some(peer);
+            }
+            judge = Judge::of(block, whole.problem.as_ref());
+            trial::check(block, &whole, judge.as_ref(), covering_phase(block))?;
+        }
         let mut context = BlockContext {
             block,
             instance: whole,
+            judge,
             programs: RefCell::default(),
             reduced: None,
             audit: Audit::default(),
@@ -203,11 +219,16 @@ impl<'a> BlockContext<'a> {
             // Outputs of a program are not those of single operations to the bit.
             device.sample(one.prepared, 1)?;
         }
-        one.read_last(&self.instance, device)?;
+        let outputs = one.read_last(&self.instance, device)?;
+        if let Some(outputs) = outputs.filter(|_| !one.is_deterministic) {
+            one.complaint = self.verdict(one.point, &outputs)?.complaint;
+            // Another run would have another.
+            one.measurement.output_digest = None;
+        }
         if one.is_audited && one.complaint.is_none() && device.computes() {
             one.complaint = self.audit.complaint(
                 self.block,
-                &self.instance,
+                (&self.instance, self.judge.as_ref()),
                 (one.point.phase, covering_phase(self.block)),
                 (one.prepared, sampler.slowest_ns()),
                 device,
@@ -370,7 +391,7 @@ impl<'a> BlockContext<'a> {
             check,
             complaint,
         } = match &self.reduced {
-            None => self.instance.judge(outputs, point.phase, Checked::Full),
+            None => self.verdict(point, outputs).map_err(failed)?,
             Some(verdicts) => match verdicts.get(&point.number) {
                 Some(verdict) => verdict.clone()?,
                 None => Verdict::UNCHECKED,
@@ -381,6 +402,26 @@ impl<'a> BlockContext<'a> {
         match complaint {
             None => Ok(()),
             Some(reason) => Err(wrong(reason, std::mem::take(measurement))),
+        }
+    }
+
+    /// Judges the outputs of a point.
+    ///
+    /// # Errors
+    /// A judge that fails.
+    fn verdict(&self, point: &BlockPoint, outputs: &Tensors) -> Result<Verdict, DeviceError> {
+        let instance = &self.instance;
+        let checked = match &instance.peer {
+            Some(peer) if *peer == point.backend => return Ok(Verdict::UNCHECKED),
+            Some(_) => Checked::Peer,
+            None => Checked::Full,
+        };
+        match &self.judge {
+            Some(judge) => {
+                let expected = instance.expected.as_ref();
+                judge.verdict(&instance.inputs, outputs, expected, checked)
+            }
+            None => Ok(instance.judge(outputs, point.phase, checked)),
         }
     }
 
@@ -427,8 +468,8 @@ impl VerifiedPoint<'_> {
         overwritten(&self.changed_inputs).or_else(|| self.complaint.clone())
     }
 
-    /// Keeps the digest of the outputs of the last sample, which has just run; judges them again
-    /// where they may differ from those of the first.
+    /// Keeps the digest of the outputs of the last sample, which has just run; yields them where
+    /// they are to be judged, as they may differ from those of the first.
     ///
     /// # Errors
     /// A lost device.
@@ -436,9 +477,9 @@ impl VerifiedPoint<'_> {
         &mut self,
         instance: &ProblemInstance,
         device: &mut dyn Device,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<Option<Tensors>, DeviceError> {
         if !device.computes() {
-            return Ok(());
+            return Ok(None);
         }
         if self.is_users {
             self.changed_inputs = device.restore_inputs(&instance.inputs)?;
@@ -450,15 +491,12 @@ impl VerifiedPoint<'_> {
         let outputs = device.results(self.prepared, &self.specs)?;
         if device.judged(self.prepared).is_some() {
             self.last_digest = None;
-        } else if self.is_deterministic {
-            self.last_digest = Some(tensors::digest(&outputs));
-        } else {
-            let verdict = instance.judge(&outputs, self.point.phase, Checked::Full);
-            self.complaint = verdict.complaint;
-            // Another run would have another.
-            self.measurement.output_digest = None;
+            return Ok(None);
         }
-        Ok(())
+        if self.is_deterministic {
+            self.last_digest = Some(tensors::digest(&outputs));
+        }
+        Ok(Some(outputs))
     }
 }
 
@@ -487,12 +525,7 @@ fn program(
     let canonical = CanonicalShape::new(point.canonical.iter().cloned());
     problem
         .program(&point.backend, point.phase, &canonical, &device.target())
-        .map_err(|refusal| match refusal {
-            Refusal::Undefined(reason) => Outcome::without_measurement(Status::Skipped, reason),
-            Refusal::Unavailable(reason) => {
-                Outcome::without_measurement(Status::Unavailable, reason).because_of(Cause::Device)
-            }
-        })
+        .map_err(refused)
 }
 
 /// The artifacts of a point, in the order of its program.
@@ -537,6 +570,7 @@ mod tests {
             problem,
             inputs,
             expected,
+            peer: None,
         }
     }
 
@@ -577,11 +611,13 @@ mod tests {
             points: vec![point(0, "faulty"), point(1, "sound")],
             rivals: Vec::new(),
             oracle_kernels: Vec::new(),
+            oracle_failure: None,
             artifacts: Vec::new(),
         };
         let context = BlockContext {
             block: &block,
             instance: instance("none"),
+            judge: None,
             programs: RefCell::default(),
             reduced: None,
             audit: Audit::default(),

@@ -2,7 +2,7 @@
 //! GPUs that happens while the device measures the block before.
 
 use sweeper_program::inputs::InputKey;
-use sweeper_program::workload::{ORACLE_OPERATIONS_PER_SECOND, TensorSpec};
+use sweeper_program::workload::{AnswerSource, ORACLE_OPERATIONS_PER_SECOND, TensorSpec};
 use sweeper_program::{Parameters, Phase, Problem, Workload};
 use sweeper_workloads::registry;
 
@@ -55,10 +55,7 @@ impl BlockInputs {
         let error = |reason: String| Outcome::without_measurement(Status::Error, reason);
         let problem = problem_of(block, declared).map_err(error)?;
         if copies == 0 {
-            return Ok(BlockInputs {
-                whole: ProblemInstance::without_inputs(problem),
-                smaller: SmallerProblem::Nothing,
-            });
+            return Ok(BlockInputs::whole(ProblemInstance::without_inputs(problem)));
         }
         let left_bytes = remaining_bytes(problem.as_ref(), copies, memory::available_bytes())?;
         let inputs = match &block.inputs {
@@ -70,20 +67,32 @@ impl BlockInputs {
                 .map_err(|reason| error(reason).because_of(Cause::Surroundings))?;
         }
         let mut whole = ProblemInstance::without_answer(problem, inputs);
+        match whole
+            .problem
+            .answer_source()
+            .filter(|_| block.settings.verify)
+        {
+            // The device is asked, once it is free.
+            Some(AnswerSource::Backend(_)) => return Ok(BlockInputs::whole(whole)),
+            Some(AnswerSource::File { path, sha256 }) => {
+                let found = tensors::read_expected(&path, &sha256, whole.problem.as_ref());
+                whole.expected = Some(found.map_err(unread)?);
+                return Ok(BlockInputs::whole(whole));
+            }
+            None => {}
+        }
         if block.settings.verify
             && let Some(found) =
                 foreign_oracle::answer(block, whole.problem.as_ref(), &whole.inputs, answers)
         {
             whole.expected = Some(found?);
-            let smaller = SmallerProblem::Nothing;
-            return Ok(BlockInputs { whole, smaller });
+            return Ok(BlockInputs::whole(whole));
         }
         if block.settings.verify && !block.oracle_kernels.is_empty() {
             let phase = covering_phase(block);
             whole.expected = answers.known(whole.problem.as_ref(), &block.problem, phase);
             if whole.expected.is_some() {
-                let smaller = SmallerProblem::Nothing;
-                return Ok(BlockInputs { whole, smaller });
+                return Ok(BlockInputs::whole(whole));
             }
             if let Some(small) = trial(block, &whole, left_bytes, answers) {
                 let smaller = SmallerProblem::Trial(small);
@@ -93,6 +102,12 @@ impl BlockInputs {
         Ok(BlockInputs::with_host_oracle(
             block, whole, left_bytes, answers,
         ))
+    }
+
+    /// A problem that no smaller one stands for.
+    fn whole(whole: ProblemInstance) -> Self {
+        let smaller = SmallerProblem::Nothing;
+        BlockInputs { whole, smaller }
     }
 
     /// Asks the host's oracle for the answer of the whole problem or, where that takes too long or

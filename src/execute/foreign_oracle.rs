@@ -9,7 +9,7 @@ use sweeper_program::{Dtype, Foreign, Phase, Problem, Program, Tensor, Tensors};
 
 use super::answers::Answers;
 use super::protocol::Block;
-use super::refused::failed;
+use super::refused::{failed, of_check};
 use crate::declared::in_f32;
 use crate::device::DeviceError;
 use crate::device::foreign::ForeignRunner;
@@ -90,11 +90,17 @@ fn of_type(tensors: &Tensors, dtype: Dtype) -> Tensors {
     converted.collect()
 }
 
-fn call(function: &Foreign, inputs: &Tensors, limit_s: f64) -> Result<Tensors, DeviceError> {
+/// An interpreter on the host, which is started when it is first needed, and each of whose requests
+/// may take so long.
+pub(super) fn interpreter(limit_s: f64) -> Python {
     let threads = rayon::current_num_threads();
     let place = Place::of_cpu(threads, CacheState::Hot);
     let limit = Duration::try_from_secs_f64(limit_s).unwrap_or(Duration::MAX);
-    let mut python = Python::new(place, CacheState::Hot, limit, None);
+    Python::new(place, CacheState::Hot, limit, None)
+}
+
+fn call(function: &Foreign, inputs: &Tensors, limit_s: f64) -> Result<Tensors, DeviceError> {
+    let mut python = interpreter(limit_s);
     // One call is enough: that which makes a function ready.
     let request: Option<serde_json::Value> = serde_json::from_str(&function.request).ok();
     let mut request = request.unwrap_or_default();
@@ -109,17 +115,20 @@ fn call(function: &Foreign, inputs: &Tensors, limit_s: f64) -> Result<Tensors, D
 
 /// The outcome of points whose reference failed; `how` says how it was called.
 fn failure(block: &Block, error: DeviceError, how: &str) -> Outcome {
-    let mut outcome = failed(error);
-    // The points' own results are not known to be wrong.
-    if outcome.status == Status::Wrong {
-        outcome.status = Status::Error;
+    failed(with_limit(block, of_check(block, "reference", how, error)))
+}
+
+/// A function that took too long, with the limit that it had.
+pub(super) fn with_limit(block: &Block, error: DeviceError) -> DeviceError {
+    match error {
+        DeviceError::Foreign {
+            status: status @ Status::Timeout,
+            reason,
+        } => {
+            let limit_s = block.settings.oracle_s;
+            let reason = format!("{reason} (`limits.oracle_s = {limit_s}`)");
+            DeviceError::Foreign { status, reason }
+        }
+        error => error,
     }
-    let hint = match outcome.status {
-        Status::Timeout => format!(" (`limits.oracle_s = {}`)", block.settings.oracle_s),
-        _ => String::new(),
-    };
-    let key = format!("workload.{}.check.reference", block.workload);
-    let reason = outcome.reason.unwrap_or_default();
-    outcome.reason = Some(format!("`{key}`{how}: {reason}{hint}"));
-    outcome
 }

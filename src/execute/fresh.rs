@@ -55,6 +55,7 @@ fn alone(block: &Block, point: &BlockPoint, artifacts: &Artifacts) -> Task {
             save_tensors: None,
             points: vec![by_itself(point)],
             oracle_kernels: Vec::new(),
+            oracle_failure: None,
             artifacts: Vec::new(),
             ..block.clone()
         }

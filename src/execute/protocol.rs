@@ -89,9 +89,11 @@ pub struct Block {
     pub points: Vec<BlockPoint>,
     /// Configurations of tuned backends of the block that were measured before.
     pub rivals: Vec<Rival>,
-    /// Keys of the kernels of the device's oracle, in the order of its program's sources; none
-    /// where the host's answers.
+    /// Keys of the kernels of the device's oracle, or of the backend that is the reference, in the
+    /// order of its program's sources; none where the host's oracle answers.
     pub oracle_kernels: Vec<String>,
+    /// Why one of these kernels was not compiled.
+    pub oracle_failure: Option<Outcome>,
     /// Kernels that the worker was not sent before.
     pub artifacts: Vec<Artifact>,
 }
@@ -220,6 +222,8 @@ pub enum Event {
 pub enum Stage {
     /// Making inputs and the oracle's answer.
     Inputs,
+    /// Running the backend that is the reference.
+    Reference,
     /// Preparing and checking.
     Check,
     /// Warming up.
@@ -233,6 +237,7 @@ impl Stage {
     pub const fn name(self) -> &'static str {
         match self {
             Stage::Inputs => "inputs",
+            Stage::Reference => "reference",
             Stage::Check => "check",
             Stage::Warmup => "warm-up",
             Stage::Sample => "samples",

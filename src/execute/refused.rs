@@ -1,7 +1,8 @@
 //! Outcomes of points that are refused, fail, or yield wrong results.
 
-use sweeper_program::Program;
+use sweeper_program::{Program, Refusal};
 
+use super::protocol::Block;
 use crate::device::DeviceError;
 use crate::mode::{Launching, Mode};
 use crate::row::outcome::{Cause, Measurement, Outcome, Status};
@@ -16,6 +17,42 @@ pub(super) fn check_mode(mode: Mode, program: &Program) -> Result<(), Outcome> {
     };
     let outcome = Outcome::without_measurement(Status::Unavailable, reason);
     Err(outcome.because_of(Cause::Device))
+}
+
+/// The outcome of a point whose backend has no program for the problem.
+pub fn refused(refusal: Refusal) -> Outcome {
+    match refusal {
+        Refusal::Undefined(reason) => Outcome::without_measurement(Status::Skipped, reason),
+        Refusal::Invalid(reason) => Outcome::without_measurement(Status::Error, reason),
+        Refusal::Unavailable(reason) => {
+            Outcome::without_measurement(Status::Unavailable, reason).because_of(Cause::Device)
+        }
+    }
+}
+
+/// A failure of a part of a workload's check, named by its key: `reference` or `judge`; `how` says
+/// how it was called.
+pub(super) fn of_check(block: &Block, key: &str, how: &str, error: DeviceError) -> DeviceError {
+    let named = |reason: String| {
+        let key = format!("workload.{}.check.{key}", block.workload);
+        format!("`{key}`{how}: {reason}")
+    };
+    match error {
+        DeviceError::Interrupted(reason) => DeviceError::Interrupted(named(reason)),
+        DeviceError::Lost(reason) => DeviceError::Lost(named(reason)),
+        error => {
+            let outcome = failed(error);
+            let reason = outcome.reason.unwrap_or_default();
+            DeviceError::Foreign {
+                reason: named(reason),
+                // The points' own results are not known to be wrong, and the device works on.
+                status: match outcome.status {
+                    Status::Wrong | Status::Crashed => Status::Error,
+                    status => status,
+                },
+            }
+        }
+    }
 }
 
 /// The outcome of a point that a device refused.

@@ -205,10 +205,10 @@ impl Supervisor {
                     continue;
                 }
                 Ending::Died(culprit, outcome) => (culprit, outcome),
-                Ending::Silent(culprit) => {
+                Ending::Silent(culprit, stage) => {
                     let reason = format!("no progress within {limit:?}");
                     let outcome = Outcome::without_measurement(Status::Timeout, reason);
-                    (culprit, outcome)
+                    (culprit, at_stage(stage, outcome))
                 }
                 Ending::Suspended(culprit) => {
                     let reason = format!("the worker was suspended for more than {limit:?}");
@@ -239,12 +239,21 @@ impl Supervisor {
     }
 }
 
+/// The outcome of a point that ended a worker: where its reference did, it says so.
+fn at_stage(stage: Stage, mut outcome: Outcome) -> Outcome {
+    if stage == Stage::Reference {
+        let reason = outcome.reason.unwrap_or_default();
+        outcome.reason = Some(format!("the backend of `check.reference`: {reason}"));
+    }
+    outcome
+}
+
 /// How a block ended in one worker.
 enum Ending {
     Done(Duration),
     Stopped,
     Died(Option<u32>, Outcome),
-    Silent(Option<u32>),
+    Silent(Option<u32>, Stage),
     Suspended(Option<u32>),
 }
 
@@ -362,13 +371,15 @@ impl Worker {
             return Ending::Died(None, self.obituary().outcome());
         }
         let mut current = None;
+        let mut stage = Stage::Inputs;
         let mut silent = Duration::ZERO;
         loop {
             let waiting = Instant::now();
             let event = match self.events.recv_timeout(TICK) {
                 Ok(Ok(Some(event))) => event,
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => {
-                    return Ending::Died(current, self.obituary().outcome());
+                    let outcome = self.obituary().outcome();
+                    return Ending::Died(current, at_stage(stage, outcome));
                 }
                 Err(RecvTimeoutError::Timeout) if observer.is_stopped() => return Ending::Stopped,
                 Err(RecvTimeoutError::Timeout) => {
@@ -376,7 +387,7 @@ impl Worker {
                     silent += waiting.elapsed().min(4 * TICK);
                     match silent > limit {
                         true if is_suspended(self.child.id()) => return Ending::Suspended(current),
-                        true => return Ending::Silent(current),
+                        true => return Ending::Silent(current, stage),
                         false => continue,
                     }
                 }
@@ -384,9 +395,9 @@ impl Worker {
             silent = Duration::ZERO;
             self.give_ahead(observer);
             match event {
-                Event::Working { number, stage } => {
-                    current = Some(number);
-                    observer.working(number, stage);
+                Event::Working { number, stage: at } => {
+                    (current, stage) = (Some(number), at);
+                    observer.working(number, at);
                 }
                 Event::Finished { number, outcome } => {
                     if left.remove(&number) {

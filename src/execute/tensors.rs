@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 use safetensors::tensor::SafeTensors;
 use sha2::{Digest, Sha256};
-use sweeper_program::{Problem, Tensor, Tensors};
+use sweeper_program::check::as_f64;
+use sweeper_program::{Phase, Problem, Tensor, Tensors};
 
 use crate::files;
-use crate::tensor_file::{bytes, data_of, to_file};
+use crate::tensor_file::{bytes, data_of, dtype_of_file, to_file};
 
 use super::protocol::InputFile;
 
@@ -38,18 +39,20 @@ pub fn digest(tensors: &Tensors) -> String {
     hex::encode(hasher.finalize())
 }
 
-/// Why inputs can't be had from a file.
+/// Why tensors can't be had from a file.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// The file can't be read, or is not the one that the manifest was read with.
-    #[error("inputs {path}: {reason}", path = path.display())]
+    #[error("{what} {path}: {reason}", path = path.display())]
     Unreadable {
+        /// What it should hold.
+        what: &'static str,
         /// The file.
         path: PathBuf,
         /// The reason.
         reason: String,
     },
-    /// The file does not hold the problem's inputs.
+    /// The file does not hold the problem's tensors.
     #[error("{0}")]
     Unfit(String),
 }
@@ -59,17 +62,50 @@ pub enum InputError {
 /// # Errors
 /// An [`InputError`].
 pub fn read_inputs(file: &InputFile, problem: &dyn Problem) -> Result<Tensors, InputError> {
-    let path = &file.path;
+    let bytes = unchanged("inputs", &file.path, &file.digest)?;
+    inputs_of(&file.path, &bytes, problem).map_err(InputError::Unfit)
+}
+
+/// Reads a problem's right outputs, in f64. Names, types and shapes were checked with the manifest.
+///
+/// # Errors
+/// An [`InputError`].
+pub fn read_expected(
+    path: &str,
+    sha256: &str,
+    problem: &dyn Problem,
+) -> Result<Tensors, InputError> {
+    let what = "`check.reference`:";
+    let unfit = |reason: String| InputError::Unfit(format!("{what} {path}: {reason}"));
+    let digest = hex::decode(sha256).map_err(|error| unfit(error.to_string()))?;
+    let bytes = unchanged(what, Path::new(path), &digest)?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| unfit(error.to_string()))?;
+    let outputs = problem.outputs(Phase::Forward).into_iter().map(|spec| {
+        let view = file.tensor(&spec.name).ok();
+        let held = view.and_then(|view| data_of(&view, dtype_of_file(view.dtype())?));
+        let held = held.ok_or_else(|| unfit(format!("it has no tensor `{}`", spec.name)))?;
+        let held = Tensor::new(spec.shape.clone(), held);
+        Ok((
+            spec.name,
+            Tensor::f64(spec.shape, as_f64(&held).into_owned()),
+        ))
+    });
+    outputs.collect()
+}
+
+/// The bytes of a file that is what it was when the manifest was read.
+fn unchanged(what: &'static str, path: &Path, digest: &[u8]) -> Result<Vec<u8>, InputError> {
     let unreadable = |reason: String| InputError::Unreadable {
-        path: path.clone(),
+        what,
+        path: path.to_owned(),
         reason,
     };
     let bytes = files::read(path).map_err(|error| unreadable(error.to_string()))?;
-    if Sha256::digest(&bytes)[..] != file.digest {
+    if Sha256::digest(&bytes)[..] != *digest {
         let reason = "the file has changed since the manifest was read; run again";
         return Err(unreadable(reason.to_owned()));
     }
-    inputs_of(path, &bytes, problem).map_err(InputError::Unfit)
+    Ok(bytes)
 }
 
 /// A problem's inputs in the bytes of a file.

@@ -17,6 +17,8 @@ pub struct ProblemInstance {
     pub inputs: Tensors,
     /// The oracle's answer.
     pub expected: Option<Tensors>,
+    /// The backend that gave the answer in place of the oracle: its own outputs prove nothing.
+    pub peer: Option<String>,
 }
 
 /// The judgement of a program's outputs.
@@ -37,6 +39,7 @@ impl ProblemInstance {
             problem,
             inputs: Tensors::new(),
             expected: None,
+            peer: None,
         }
     }
 
@@ -54,7 +57,9 @@ impl ProblemInstance {
         ProblemInstance {
             problem,
             inputs,
-            expected: Some(expected),
+            // There is none where nobody knows the right outputs.
+            expected: Some(expected).filter(|expected| !expected.is_empty()),
+            peer: None,
         }
     }
 
@@ -64,6 +69,7 @@ impl ProblemInstance {
             problem,
             inputs,
             expected: None,
+            peer: None,
         }
     }
 

@@ -34,6 +34,7 @@ mod wire;
 mod declare;
 pub mod includes;
 pub mod python_files;
+mod expected_files;
 mod axis;
 mod forms;
 mod removed;

@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::case::InputFile;
 use super::diagnostics::{Code, Diagnostic, Diagnostics};
+use super::expected_files;
 use super::includes::SourceClosure;
 use super::like;
 use super::overrides::Overrides;
@@ -20,6 +21,7 @@ use super::suggest;
 use super::text::{At, Text, Texts};
 use super::tree::{self, Node, Raw, Table};
 use super::variables;
+use crate::declared::check::FileReference;
 use crate::files;
 use crate::identity::Digest;
 
@@ -37,6 +39,8 @@ pub struct Sources {
     pub(super) inputs: BTreeMap<PathBuf, Result<InputFile, String>>,
     /// Files that declared workloads name, and programs of declared commands.
     files: BTreeMap<PathBuf, Result<NamedFile, String>>,
+    /// Files of right outputs, by the path with braces in it.
+    expected: BTreeMap<PathBuf, Result<FileReference, String>>,
     /// Sources of kernels, by the main file and the folders of includes.
     code: BTreeMap<(PathBuf, Vec<PathBuf>), Result<SourceClosure, String>>,
     /// Sources in Python, by the main file and the folders of modules.
@@ -156,9 +160,9 @@ impl Sources {
         folder.join(text.unwrap_or_default())
     }
 
-    /// Reads the sources in Python that `[backend.Y]` tables and references of `[workload.X]`
-    /// tables name.
-    fn note_python<'n>(&mut self, folder: &Path, node: &'n Node) {
+    /// Reads the sources in Python that `[backend.Y]` tables and checks of `[workload.X]` tables
+    /// name.
+    fn note_python(&mut self, folder: &Path, node: &Node) {
         let Some(root) = node.table() else { return };
         let python = root.get("python").and_then(|entry| entry.value.table());
         let folders: Vec<&str> = match python.and_then(|table| table.get("path")) {
@@ -170,10 +174,9 @@ impl Sources {
         };
         let folders = folders.into_iter().map(|text| self.expanded(folder, text));
         let folders: Vec<PathBuf> = folders.collect();
-        let below = |table: &'n Table, key| table.get(key)?.value.table();
-        let references = tables_below(node, "workload")
-            .filter_map(|workload| below(below(workload, "check")?, "reference"));
-        for table in tables_below(node, "backend").chain(references) {
+        let functions = ["reference", "judge"].into_iter();
+        let functions = functions.flat_map(|key| tables_of_checks(node, key));
+        for table in tables_below(node, "backend").chain(functions) {
             let file = table.get("python");
             let Some(text) = file.and_then(|entry| entry.value.text()) else {
                 continue;
@@ -200,6 +203,22 @@ impl Sources {
                     let text = variables::expand(text, &self.environment);
                     self.note_file(folder.join(text.unwrap_or_default()));
                 }
+            }
+        }
+    }
+
+    /// Files of right outputs, if they were looked for.
+    pub(super) fn expected(&self, path: &Path) -> Option<&Result<FileReference, String>> {
+        self.expected.get(path)
+    }
+
+    /// Reads the files of right outputs that `[workload.X]` tables name.
+    fn note_expected(&mut self, folder: &Path, root: &Node) {
+        for reference in tables_of_checks(root, "reference") {
+            if let Some(text) = reference.get("file").and_then(|entry| entry.value.text()) {
+                let path = self.expanded(folder, text);
+                let found = expected_files::read(&path);
+                self.expected.insert(path, found);
             }
         }
     }
@@ -255,6 +274,7 @@ impl Sources {
         root.walk("", &mut |key, node| self.note(&folder, key, node));
         self.note_code(&folder, &root);
         self.note_files(&folder, &root);
+        self.note_expected(&folder, &root);
         self.note_python(&folder, &root);
         let base = &root.table()?.get("extends")?.value;
         Some((folder.join(base.text()?), base.at))
@@ -423,6 +443,13 @@ fn tables_below<'n>(root: &'n Node, key: &str) -> impl Iterator<Item = &'n Table
     let tables = tables.and_then(|entry| entry.value.table());
     let entries = tables.map_or(&[][..], |table| &table.entries).iter();
     entries.filter_map(|entry| entry.value.table())
+}
+
+/// The tables under a key of the checks of workloads.
+fn tables_of_checks<'n>(root: &'n Node, key: &'static str) -> impl Iterator<Item = &'n Table> {
+    let below = |table: &'n Table, key| table.get(key)?.value.table();
+    let workloads = tables_below(root, "workload");
+    workloads.filter_map(move |workload| below(below(workload, "check")?, key))
 }
 
 /// The file of a program: a path as shells understand it, or a name that is looked for in the

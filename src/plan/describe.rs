@@ -225,6 +225,9 @@ pub fn list(plan: &Plan<'_>) -> String {
             Some(Refusal::Unavailable(reason)) => {
                 writeln!(text, "{} {label}  (unavailable: {reason})", point.id)
             }
+            Some(Refusal::Invalid(reason)) => {
+                writeln!(text, "{} {label}  (error: {reason})", point.id)
+            }
         };
     }
     for skip in plan.grid.skips() {

@@ -8,8 +8,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
-use sweeper_program::workload::{DeviceOracle, ORACLE_OPERATIONS_PER_SECOND};
-use sweeper_program::{CanonicalShape, KernelSource, Phase, Problem, Refusal, Target};
+use sweeper_program::workload::{AnswerSource, ORACLE_OPERATIONS_PER_SECOND};
+use sweeper_program::{CanonicalShape, KernelSource, Phase, Problem, Program, Refusal, Target};
 
 use crate::grid::{Grid, Point};
 use crate::hardware::DeviceKind;
@@ -76,8 +76,8 @@ pub struct PlannedBlock {
     pub points: Vec<u32>,
     /// Operations of its oracle, in all; none where the problem can't be made.
     pub oracle_operations: f64,
-    /// The sources of the device's oracle, by position in [`Plan::kernels`]; none where the host's
-    /// answers.
+    /// The sources of the device's oracle, or of the backend that is the reference, by position in
+    /// [`Plan::kernels`]; none where the host's oracle answers.
     pub oracle_kernels: Vec<u32>,
 }
 
@@ -355,22 +355,33 @@ impl Oracle {
     fn of(
         problem: &dyn Problem,
         phase: Phase,
+        shape: &CanonicalShape,
         device: &PlanDevice,
         kernels: &Mutex<Kernels>,
     ) -> Self {
-        let operations = problem.oracle_operations(phase, 1);
-        let takes_long = operations > HOST_ORACLE_S * ORACLE_OPERATIONS_PER_SECOND;
-        let on_device = (takes_long && device.kind == DeviceKind::Cuda)
-            .then(|| problem.device_oracle(phase, &device.target))
-            .flatten();
+        let (operations, program) = match problem.answer_source() {
+            Some(AnswerSource::Backend(peer)) => {
+                // A refusal is told by whoever runs it.
+                let program = problem.program(&peer, phase, shape, &device.target);
+                (0.0, program.ok())
+            }
+            Some(AnswerSource::File { .. }) => (0.0, None),
+            None => {
+                let operations = problem.oracle_operations(phase, 1);
+                let takes_long = operations > HOST_ORACLE_S * ORACLE_OPERATIONS_PER_SECOND;
+                let on_device = (takes_long && device.kind == DeviceKind::Cuda)
+                    .then(|| problem.device_oracle(phase, &device.target));
+                (operations, on_device.flatten().map(|oracle| oracle.program))
+            }
+        };
         let mut kernels = kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut intern = |oracle: &DeviceOracle| -> Vec<u32> {
-            let sources = oracle.program.sources().into_iter();
+        let mut intern = |program: &Program| -> Vec<u32> {
+            let sources = program.sources().into_iter();
             sources.map(|source| kernels.intern(source)).collect()
         };
         Oracle {
             operations,
-            kernels: on_device.as_ref().map(&mut intern).unwrap_or_default(),
+            kernels: program.as_ref().map(&mut intern).unwrap_or_default(),
         }
     }
 }
@@ -427,7 +438,14 @@ fn plan_block(
     let is_judged = grid.manifest().measure.verify;
     let oracle = made.as_ref().ok().filter(|_| is_judged).map(|problem| {
         let phases = points.iter().map(|planned| planned.point.phase);
-        Oracle::of(problem.as_ref(), Phase::covering(phases), device, kernels)
+        let shape = canonical.shape(block.points[0] as usize);
+        Oracle::of(
+            problem.as_ref(),
+            Phase::covering(phases),
+            shape,
+            device,
+            kernels,
+        )
     });
     (points, oracle.unwrap_or_default())
 }

@@ -24,17 +24,26 @@ pub enum Checked {
     /// All outputs of these kernels on a smaller problem, because the oracle of the whole one would
     /// take too long.
     Reduced,
+    /// All outputs against those of another backend, which may be wrong, too.
+    Peer,
     /// Not at all.
     #[default]
     None,
 }
 
 impl Checked {
+    /// The words of rows, for people.
+    pub const WORDS: &str = "`full`, `reduced`, `peer` or `none`";
+    /// The meaning of the word, for people.
+    pub const ABOUT: &str = "how outputs were compared with the oracle's: `full`, `reduced`, \
+         `peer` (with another backend's) or `none`";
+
     /// The word of rows.
     pub const fn name(self) -> &'static str {
         match self {
             Checked::Full => "full",
             Checked::Reduced => "reduced",
+            Checked::Peer => "peer",
             Checked::None => "none",
         }
     }

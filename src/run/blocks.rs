@@ -4,12 +4,14 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::Request;
 use super::contests::Contests;
+use super::points::not_compiled;
 use super::rows::RowMaker;
 use crate::compile::CompileError;
 use crate::compile::kernels::Built;
 use crate::device::Artifact;
 use crate::execute::protocol::{Block, BlockPoint, InputFile, Settings};
 use crate::plan::{Plan, PlannedBlock};
+use crate::row::outcome::Outcome;
 
 /// Kernels that were asked for, by number.
 pub(super) type BuiltKernels = HashMap<u32, Result<Built, CompileError>>;
@@ -62,6 +64,7 @@ impl Blocks<'_> {
             points: points.collect(),
             rivals: self.contests.rivals(self.plan, planned, numbers),
             oracle_kernels: self.oracle_keys(planned),
+            oracle_failure: self.oracle_failure(planned),
             artifacts: Vec::new(),
         }
     }
@@ -94,6 +97,13 @@ impl Blocks<'_> {
         let kernels = planned.oracle_kernels.iter();
         let keys = kernels.map(|&kernel| Some(self.artifact(kernel)?.key.clone()));
         keys.collect::<Option<Vec<String>>>().unwrap_or_default()
+    }
+
+    /// Why a kernel of the oracle was not compiled, if one was not.
+    fn oracle_failure(&self, planned: &PlannedBlock) -> Option<Outcome> {
+        let mut kernels = planned.oracle_kernels.iter();
+        let failed = kernels.find_map(|kernel| self.built.get(kernel)?.as_ref().err());
+        failed.map(not_compiled)
     }
 
     fn artifact(&self, kernel: u32) -> Option<&Artifact> {

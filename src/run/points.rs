@@ -1,13 +1,13 @@
 //! The outcomes of points: why they are not tried, rows of the tried points, and the final tables.
 
 use std::time::Duration;
-use sweeper_program::Refusal;
 
 use super::session::Session;
 use super::shards;
 use super::tables::{self, Tally};
 use super::{Ended, Event, RunError, ceilings_file, standings};
 use crate::compile::CompileError;
+use crate::execute::refused::refused;
 use crate::guides::{About, CALIBRATION_PROFILE};
 use crate::hardware::DeviceKind;
 use crate::identity::RunId;
@@ -27,14 +27,8 @@ pub(super) const USAGE: &str = "usage.json";
 impl Session<'_> {
     /// Why a point is not even tried, if that is so.
     pub(super) fn refuse(&self, point: &Planned) -> Option<Outcome> {
-        let left_out = |status, reason: String| Some(Outcome::without_measurement(status, reason));
-        match &point.refusal {
-            Some(Refusal::Undefined(reason)) => return left_out(Status::Skipped, reason.clone()),
-            Some(Refusal::Unavailable(reason)) => {
-                let outcome = Outcome::without_measurement(Status::Unavailable, reason.clone());
-                return Some(outcome.because_of(Cause::Device));
-            }
-            None => {}
+        if let Some(refusal) = &point.refusal {
+            return Some(refused(refusal.clone()));
         }
         if let Some(limit) = self.manifest.limits.max_memory_bytes
             && point.memory_bytes > limit
@@ -43,7 +37,7 @@ impl Session<'_> {
                 "needs {} bytes, max_memory_gb allows {limit}",
                 point.memory_bytes
             );
-            return left_out(Status::PredictedOom, reason);
+            return Some(Outcome::without_measurement(Status::PredictedOom, reason));
         }
         if let Some(outcome) = self.prune(point) {
             return Some(outcome);
@@ -55,20 +49,7 @@ impl Session<'_> {
                 Some(Err(error)) => Some(error),
                 _ => None,
             });
-        failed.map(|error| {
-            let (status, cause) = match error {
-                CompileError::Rejected { .. } => (Status::CompileError, None),
-                CompileError::Timeout { .. } => (Status::CompileTimeout, None),
-                CompileError::Unavailable(_) => (Status::Unavailable, Some(Cause::Surroundings)),
-                CompileError::Surroundings(_) | CompileError::Stopped => {
-                    (Status::Error, Some(Cause::Surroundings))
-                }
-            };
-            Outcome {
-                cause,
-                ..Outcome::without_measurement(status, error.to_string())
-            }
-        })
+        failed.map(not_compiled)
     }
 
     /// The outcome of a point that is skipped because a smaller point failed.
@@ -269,5 +250,21 @@ impl Session<'_> {
                 }
             }
         }
+    }
+}
+
+/// The outcome of a point one of whose kernels was not compiled.
+pub(super) fn not_compiled(error: &CompileError) -> Outcome {
+    let (status, cause) = match error {
+        CompileError::Rejected { .. } => (Status::CompileError, None),
+        CompileError::Timeout { .. } => (Status::CompileTimeout, None),
+        CompileError::Unavailable(_) => (Status::Unavailable, Some(Cause::Surroundings)),
+        CompileError::Surroundings(_) | CompileError::Stopped => {
+            (Status::Error, Some(Cause::Surroundings))
+        }
+    };
+    Outcome {
+        cause,
+        ..Outcome::without_measurement(status, error.to_string())
     }
 }

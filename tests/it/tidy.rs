@@ -16,7 +16,7 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 81300),
+    ("src", 84000),
     ("kernels/program/src", 4000),
     ("kernels/compiler/src", 30000),
     ("kernels/workloads/src", 17700),

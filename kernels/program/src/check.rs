@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::tensor::{Data, Element, Tensor};
+use crate::tensor::{Data, Element, Tensor, Tensors};
 use crate::with_elements;
 
 /// How the distance of two tensors is measured.
@@ -60,6 +60,19 @@ impl Check {
             .iter()
             .max_by(|a, b| (a.error / a.tolerance).total_cmp(&(b.error / b.tolerance)))
     }
+}
+
+/// Outputs that no kernel computed: a check that they pass judges nothing.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// The outputs in words.
+    pub name: &'static str,
+    /// The outputs.
+    pub outputs: Tensors,
+    /// Names of those outputs that are wrong, each by itself.
+    pub wrong: Vec<String>,
+    /// Some output must be wrong, whichever.
+    pub is_wrong_in_all: bool,
 }
 
 /// Infinity is `null` in JSON, which has no word for it.

@@ -4,6 +4,8 @@
 //! to be right.
 
 mod problem;
+mod check;
+mod reference;
 mod source;
 mod kernels;
 mod command;
@@ -74,7 +76,7 @@ pub(super) fn read(
     let mut declarations: Vec<Declaration> = Vec::new();
     let mut tables = Vec::new();
     tables.extend(python.and_then(|entry| render::settings(cx, entry)));
-    for entry in workloads {
+    for entry in &workloads {
         if registry.iter().any(|info| info.name == entry.key) {
             let message = format!("`{}` is a workload of this build", entry.key);
             cx.report(Code::Name, entry.key_at, message)
@@ -90,10 +92,11 @@ pub(super) fn read(
         }
         tables.push(render::workload(cx, entry, &settings));
     }
-    for entry in backends {
+    for entry in &backends {
         backend(cx, entry, registry, &settings, &mut declarations);
         tables.push(render::backend(cx, entry, &settings));
     }
+    reference::find_peers(cx, &workloads, &backends, &mut declarations);
     let workloads = declarations.iter().filter_map(|declaration| {
         match Declared::of(declaration) {
             Ok(declared) => Some(declared),
@@ -188,6 +191,18 @@ struct Names {
 }
 
 impl Names {
+    /// Of parameters alone.
+    fn of_parameters(parameters: &[sweeper_program::workload::ParameterInfo]) -> Self {
+        Names {
+            parameters: parameters.to_vec(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            files: Vec::new(),
+            backends: Vec::new(),
+            phases: &[],
+        }
+    }
+
     fn of_build(info: &'static WorkloadInfo) -> Self {
         let names = |tensors: &[sweeper_program::workload::TensorInfo]| {
             tensors
@@ -282,7 +297,19 @@ fn expression(
 /// A text in which expressions stand in braces, which are checked; the text.
 fn template(cx: &mut Context<'_>, node: &Node, key: &str, scope: &Scope) -> Option<String> {
     let text = cx.text(node, key)?;
-    let pieces = match pieces(&text) {
+    template_of(cx, node, key, &text, scope)?;
+    Some(text)
+}
+
+/// Checks the expressions in the braces of a text.
+fn template_of(
+    cx: &mut Context<'_>,
+    node: &Node,
+    key: &str,
+    text: &str,
+    scope: &Scope,
+) -> Option<()> {
+    let pieces = match pieces(text) {
         Ok(pieces) => pieces,
         Err(reason) => {
             cx.report(Code::Name, node.at, format!("`{key}`: {reason}"));
@@ -307,7 +334,7 @@ fn template(cx: &mut Context<'_>, node: &Node, key: &str, scope: &Scope) -> Opti
             return None;
         }
     }
-    Some(text)
+    Some(())
 }
 
 /// A whole number, as sizes are.

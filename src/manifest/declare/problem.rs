@@ -1,17 +1,17 @@
-//! `[workload.X]`: parameters, tensors, the right answer and how far from it an output may be.
-
-use std::collections::BTreeMap;
+//! `[workload.X]`: parameters, tensors and work of a problem.
 
 use sweeper_program::workload::ParameterInfo;
 use sweeper_program::{Dtype, Value};
 
-use super::python::{self, PythonSettings};
-use super::{NUMBER, Names, WHOLE, expression};
+use super::check::check;
+use super::python::PythonSettings;
+use super::{NUMBER, WHOLE, expression};
+use crate::declared::check::{Reference, Tolerance};
 use crate::declared::declaration::{
     DeclaredKind, FileDeclaration, Fill, Initial, InputDeclaration, OutputDeclaration,
-    ParameterDeclaration, ProblemDeclaration, Reference, TensorDeclaration, Tolerance,
+    ParameterDeclaration, ProblemDeclaration, TensorDeclaration,
 };
-use crate::declared::{fill_scope, parameters, problem_scope, reference_scope};
+use crate::declared::{fill_scope, parameters, problem_scope};
 use crate::expression::Scope;
 use crate::manifest::axis;
 use crate::manifest::diagnostics::Code;
@@ -19,9 +19,6 @@ use crate::manifest::section::{Context, Section};
 use crate::manifest::suggest;
 use crate::manifest::tree::{Entry, Node, Raw};
 use crate::manifest::wire;
-
-/// A relative L2 norm that zeros have, whatever the right answer is.
-const OF_ZEROS: f64 = 1.0;
 
 /// Reads a declared problem; what is wrong is reported.
 pub(super) fn problem(
@@ -52,6 +49,7 @@ pub(super) fn problem(
         files: Vec::new(),
         reference: Reference::None,
         tolerance: Tolerance::Derived,
+        judge: None,
         flops: None,
         bytes: None,
     };
@@ -428,145 +426,6 @@ fn work(cx: &mut Context<'_>, node: &Node, problem: &mut ProblemDeclaration, sco
     problem.flops = amount(cx, "flops");
     problem.bytes = amount(cx, "bytes");
     section.finish(cx, &[]);
-}
-
-fn check(
-    cx: &mut Context<'_>,
-    node: &Node,
-    problem: &mut ProblemDeclaration,
-    infos: &[ParameterInfo],
-    settings: &PythonSettings,
-) {
-    let Some(mut section) = cx.section(node, "check") else {
-        return;
-    };
-    if let Some(node) = section.need(cx, "reference")
-        && let Some(reference) = reference(cx, node, problem, infos, settings)
-    {
-        problem.reference = reference;
-    }
-    if let Some(node) = section.take(cx, "tolerance")
-        && let Some(tolerance) = tolerance(cx, node, problem)
-    {
-        problem.tolerance = tolerance;
-    }
-    section.finish(cx, &[]);
-}
-
-fn reference(
-    cx: &mut Context<'_>,
-    node: &Node,
-    problem: &ProblemDeclaration,
-    infos: &[ParameterInfo],
-    settings: &PythonSettings,
-) -> Option<Reference> {
-    if node.text() == Some("none") {
-        return Some(Reference::None);
-    }
-    if node.table().is_none() {
-        cx.wrong_type(
-            node,
-            "reference",
-            "{ expr = ... }, { python = ... } or \"none\"",
-        );
-        return None;
-    }
-    let mut section = cx.section(node, "reference")?;
-    if section.table.get("python").is_some() {
-        let names = Names::of_problem(problem);
-        let function = python::reference(cx, &mut section, &names, &problem_scope(infos), settings);
-        section.finish(cx, &[]);
-        return Some(Reference::Python(Box::new(function?)));
-    }
-    let expr = section.need(cx, "expr");
-    section.finish(cx, &[]);
-    let expr = expr.filter(|_| !problem.outputs.is_empty())?;
-    let inputs = problem.inputs.iter().map(|input| &*input.tensor.name);
-    let scope = reference_scope(infos, inputs);
-    let outputs: Vec<&str> = problem.outputs.iter().map(|it| &*it.tensor.name).collect();
-    let mut found = BTreeMap::new();
-    match (expr.table(), outputs.as_slice()) {
-        (None, [output]) => {
-            let text = expression(cx, expr, "expr", &scope, NUMBER)?;
-            found.insert((*output).to_owned(), text.text().to_string());
-        }
-        (None, _) => cx.wrong_type(expr, "expr", "a table with an expression for each output"),
-        (Some(table), _) => {
-            for entry in &table.entries {
-                if !outputs.contains(&entry.key.as_str()) {
-                    cx.unknown_word(entry.key_at, "expr", &entry.key, outputs.iter().copied());
-                } else if let Some(text) = expression(cx, &entry.value, &entry.key, &scope, NUMBER)
-                {
-                    found.insert(entry.key.clone(), text.text().to_string());
-                }
-            }
-            for output in &outputs {
-                if table.get(output).is_none() {
-                    let message = format!("the output `{output}` has no reference");
-                    cx.report(Code::MissingKey, expr.at, message)
-                        .label(format!("`{output} = \"...\"` is needed"));
-                }
-            }
-        }
-    }
-    Some(Reference::Expr(found))
-}
-
-fn tolerance(cx: &mut Context<'_>, node: &Node, problem: &ProblemDeclaration) -> Option<Tolerance> {
-    let outputs: Vec<&str> = problem.outputs.iter().map(|it| &*it.tensor.name).collect();
-    match &node.raw {
-        Raw::Text(word) if word == "derived" => Some(Tolerance::Derived),
-        Raw::Text(word) if word == "exact" => Some(Tolerance::Exact),
-        Raw::Text(word) => {
-            cx.unknown_word(node.at, "tolerance", word, ["derived", "exact"]);
-            None
-        }
-        Raw::Int(_) | Raw::Float(_) => {
-            let stated = stated(cx, node)?;
-            let all = outputs.iter().map(|output| ((*output).to_owned(), stated));
-            Some(Tolerance::L2(all.collect()))
-        }
-        Raw::Table(table) => {
-            let mut found = BTreeMap::new();
-            for entry in &table.entries {
-                if !outputs.contains(&entry.key.as_str()) {
-                    cx.unknown_word(
-                        entry.key_at,
-                        "tolerance",
-                        &entry.key,
-                        outputs.iter().copied(),
-                    );
-                } else if let Some(stated) = stated(cx, &entry.value) {
-                    found.insert(entry.key.clone(), stated);
-                }
-            }
-            Some(Tolerance::L2(found))
-        }
-        _ => {
-            cx.wrong_type(
-                node,
-                "tolerance",
-                "`derived`, `exact`, or a relative L2 norm",
-            );
-            None
-        }
-    }
-}
-
-/// A relative L2 norm that is stated. One that zeros would pass judges nothing.
-fn stated(cx: &mut Context<'_>, node: &Node) -> Option<f64> {
-    let norm = cx.positive(node, "tolerance")?;
-    if norm >= OF_ZEROS {
-        cx.report(
-            Code::Declaration,
-            node.at,
-            "zeros would pass this tolerance",
-        )
-        .label("a relative L2 norm, which is 1 for zeros")
-        .help("leave it out: the tolerance is derived from the rounding of the outputs' type");
-        return None;
-    }
-    Some(norm)
 }
 
 /// Values of a tuned name, in the forms that axes have.

@@ -131,53 +131,17 @@ pub(super) fn python(
     is_sound(cx, section, names, &declaration).then_some(declaration)
 }
 
-/// Reads a reference: a function over NumPy arrays that gets the inputs and returns the outputs, in
-/// their order where `args` and `returns` do not say another.
-pub(super) fn reference(
+/// Reads the source and the name of a function over NumPy arrays on the host, which has no
+/// arguments yet.
+pub(super) fn host_function(
     cx: &mut Context<'_>,
     section: &mut Section<'_>,
-    names: &Names,
-    scope: &Scope,
     settings: &PythonSettings,
 ) -> Option<PythonDeclaration> {
-    let node = section.need(cx, "python")?;
-    let found = verified(cx, section, node, settings);
+    let found = section.need(cx, "python");
+    let found = found.and_then(|node| verified(cx, section, node, settings));
     let entry = section.need(cx, "entry");
     let entry = entry.and_then(|node| entry_of(cx, node));
-    let input = |name: &String| PythonArgument::Tensor {
-        name: name.clone(),
-        shape: None,
-    };
-    let args = match section.take(cx, "args") {
-        Some(node) => Reader { names, scope }.list(cx, node, "args"),
-        None => Some(names.inputs.iter().map(input).collect()),
-    };
-    let mut returns = names.outputs.clone();
-    if let Some(node) = section.take(cx, "returns") {
-        let said = Reader { names, scope }.list(cx, node, "returns")?;
-        returns = said
-            .iter()
-            .flat_map(|held| names.outputs.iter().filter(|name| held.is_of(name)))
-            .cloned()
-            .collect();
-        let mut missing = names.outputs.iter().filter(|name| !returns.contains(name));
-        if said.len() != returns.len() || missing.next().is_some() {
-            let message = "`returns` of a reference has each output once";
-            cx.report(Code::Declaration, node.at, message)
-                .help(format!("outputs: {}", names.outputs.join(" ")));
-            return None;
-        }
-    }
-    let args = args?;
-    if let Some(output) = names
-        .outputs
-        .iter()
-        .find(|name| args.iter().any(|arg| arg.is_of(name)))
-    {
-        let message = format!("a reference returns `{output}`, and does not get it");
-        cx.report(Code::Declaration, section.at, message);
-        return None;
-    }
     let found = found?;
     let mut place = settings.place();
     place.folder = text_of(&found.folder);
@@ -189,9 +153,9 @@ pub(super) fn reference(
         },
         entry: entry?,
         arrays: ArrayLibrary::Numpy,
-        args,
+        args: Vec::new(),
         kwargs: Vec::new(),
-        returns,
+        returns: Vec::new(),
         torch_compile: None,
         autograd: None,
         is_fickle: false,
@@ -396,10 +360,10 @@ fn files(
 }
 
 /// A reader of arguments.
-struct Reader<'n> {
-    names: &'n Names,
+pub(super) struct Reader<'n> {
+    pub(super) names: &'n Names,
     /// Names that expressions use.
-    scope: &'n Scope,
+    pub(super) scope: &'n Scope,
 }
 
 impl Reader<'_> {
@@ -408,7 +372,12 @@ impl Reader<'_> {
         all.any(|tensor| tensor == name)
     }
 
-    fn list(&self, cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<PythonArgument>> {
+    pub(super) fn list(
+        &self,
+        cx: &mut Context<'_>,
+        node: &Node,
+        key: &str,
+    ) -> Option<Vec<PythonArgument>> {
         let Raw::Array(items) = &node.raw else {
             cx.wrong_type(node, key, "a list");
             return None;
@@ -418,7 +387,11 @@ impl Reader<'_> {
         items.into_iter().collect()
     }
 
-    fn named(&self, cx: &mut Context<'_>, node: &Node) -> Option<Vec<(String, PythonArgument)>> {
+    pub(super) fn named(
+        &self,
+        cx: &mut Context<'_>,
+        node: &Node,
+    ) -> Option<Vec<(String, PythonArgument)>> {
         let table = cx.section(node, "kwargs")?.table;
         let entries = table.entries.iter();
         let entries = entries.map(|entry| {

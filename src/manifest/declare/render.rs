@@ -8,7 +8,7 @@ use crate::declared::python::declaration::PythonFile;
 use crate::manifest::print;
 use crate::manifest::python_files::PythonFiles;
 use crate::manifest::section::Context;
-use crate::manifest::tree::{Entry, Node, Raw};
+use crate::manifest::tree::{Entry, Node, Raw, Table};
 use sweeper_program::Value;
 
 /// Keys with their values as TOML.
@@ -64,63 +64,94 @@ pub(super) fn workload(
     settings: &PythonSettings,
 ) -> DeclaredTable {
     let path = format!("workload.{}", entry.key);
-    let (in_run, copies) = reference_copies(cx, entry, settings).unwrap_or_default();
-    let mut table = rendered(cx, &path, entry, (in_run, copies));
-    if let Some(node) = check_of_function(entry) {
-        set(&mut table.keys, "check", check(cx, node, &[]));
+    let parts = PARTS.map(|key| (key, part_of_check(cx, entry, key, settings)));
+    let mut copies = Vec::new();
+    let mut in_run: Vec<(&str, Keys)> = Vec::new();
+    for (key, (keys, files)) in parts {
+        in_run.push((key, keys));
+        copies.extend(files);
     }
+    let Some(node) = check_of(entry) else {
+        return rendered(cx, &path, entry, (Vec::new(), copies));
+    };
+    let of_run = vec![("check", check(cx, node, &in_run))];
+    let mut table = rendered(cx, &path, entry, (of_run, copies));
+    set(&mut table.keys, "check", check(cx, node, &[]));
     table
 }
 
-/// The table `check` of a workload whose reference is a function in Python.
-fn check_of_function(entry: &Entry) -> Option<&Node> {
-    let check = &entry.value.table()?.get("check")?.value;
-    let reference = check.table()?.get("reference")?.value.table()?;
-    reference.get("python").map(|_| check)
+/// The table `check` of a workload.
+fn check_of(entry: &Entry) -> Option<&Node> {
+    Some(&entry.value.table()?.get("check")?.value).filter(|node| node.table().is_some())
 }
 
-/// Such a table as TOML, in which the reference's keys have other values where these are given.
-fn check(cx: &Context<'_>, node: &Node, others: &[(&'static str, String)]) -> String {
+/// Such a table as TOML, in which keys of its parts have other values where these are given.
+fn check(cx: &Context<'_>, node: &Node, others: &[(&str, Keys)]) -> String {
     let entries = node.table().map_or(&[][..], |table| &table.entries).iter();
     print::inline(entries.map(|entry| {
-        let reference = entry.value.table().filter(|_| entry.key == "reference");
-        let shown = match reference {
-            None => value(cx, &entry.value, false),
-            Some(table) => {
-                let own = table.entries.iter();
-                let own = own.map(|entry| {
-                    let shown = value(cx, &entry.value, entry.key == "python");
-                    (entry.key.as_str(), shown)
-                });
-                let own = own.filter(|(key, _)| others.iter().all(|(other, _)| key != other));
-                let others = others.iter().map(|(key, text)| (*key, text.clone()));
-                print::inline(
-                    own.chain(others)
-                        .map(|(key, text)| format!("{key} = {text}")),
-                )
-            }
+        let others = others.iter().find(|(key, _)| *key == entry.key);
+        let others = others.map_or(&[][..], |(_, keys)| keys);
+        let shown = match entry.value.table() {
+            Some(table) if PARTS.contains(&&*entry.key) => part(cx, table, others),
+            _ => value(cx, &entry.value, false),
         };
         format!("{} = {shown}", print::bare(&entry.key))
     }))
 }
 
-/// The copies of a reference's source, and the key `check` that names them.
-fn reference_copies(
+/// Parts of a check that may name files.
+const PARTS: [&str; 2] = ["reference", "judge"];
+
+/// Keys of such parts whose texts are paths.
+const PATHS_OF_PARTS: [&str; 2] = ["python", "file"];
+
+fn part(cx: &Context<'_>, table: &Table, others: &[(&'static str, String)]) -> String {
+    let own = table.entries.iter().map(|entry| {
+        let is_path = PATHS_OF_PARTS.contains(&entry.key.as_str());
+        (entry.key.as_str(), value(cx, &entry.value, is_path))
+    });
+    let own = own.filter(|(key, _)| others.iter().all(|(other, _)| key != other));
+    let others = others.iter().map(|(key, text)| (*key, text.clone()));
+    print::inline(
+        own.chain(others)
+            .map(|(key, text)| format!("{} = {text}", print::bare(key))),
+    )
+}
+
+/// The copies of a part's source in Python, and the keys that name them; of files with right
+/// outputs, which are not copied, the digests.
+fn part_of_check(
     cx: &mut Context<'_>,
     entry: &Entry,
+    key: &str,
     settings: &PythonSettings,
-) -> Option<(Keys, Vec<DeclaredFile>)> {
-    let node = check_of_function(entry)?;
-    let source = &node
-        .table()?
-        .get("reference")?
-        .value
-        .table()?
-        .get("python")?
-        .value;
-    let folder = format!("{}.reference", entry.key);
-    let (keys, copies) = copies_of_function(cx, source, &folder, settings)?;
-    Some((vec![("check", check(cx, node, &keys))], copies))
+) -> (Keys, Vec<DeclaredFile>) {
+    let part = check_of(entry).and_then(|check| check.table()?.get(key)?.value.table());
+    let Some(part) = part else {
+        return Default::default();
+    };
+    if let Some(source) = part.get("python") {
+        let folder = format!("{}.{key}", entry.key);
+        return copies_of_function(cx, &source.value, &folder, settings).unwrap_or_default();
+    }
+    let digests = part.get("file").and_then(|file| {
+        let path = cx.path(&file.value, "file")?;
+        let path = cx.in_folder(file.value.at, &path);
+        let found = cx.sources.expected(&path)?.as_ref().ok()?;
+        Some(digests(
+            found
+                .files
+                .iter()
+                .map(|file| (&*file.name, file.sha256.clone())),
+        ))
+    });
+    (
+        digests
+            .map(|digests| (DIGESTS, digests))
+            .into_iter()
+            .collect(),
+        Vec::new(),
+    )
 }
 
 /// The table `[python]`.
@@ -216,7 +247,7 @@ fn copies(cx: &mut Context<'_>, entry: &Entry) -> Option<(Keys, Vec<DeclaredFile
         let folders = folders.iter().map(|folder| text(folder));
         keys.push(("include", print::list(folders)));
     }
-    keys.push((DIGESTS, digests(&files)));
+    keys.push((DIGESTS, digests_of(&files)));
     let copy = |file: DeclaredFile| DeclaredFile {
         name: below(&file.name),
         text: file.text,
@@ -250,7 +281,7 @@ fn copies_of_function(
     let name = files.first().map_or("", |file| &file.name);
     let keys = vec![
         ("python", print::value(&Value::from(below(name).as_str()))),
-        (DIGESTS, digests(&files)),
+        (DIGESTS, digests_of(&files)),
     ];
     let copy = |file: DeclaredFile| DeclaredFile {
         name: below(&file.name),
@@ -269,12 +300,16 @@ pub(super) fn python_files(found: &PythonFiles) -> Vec<DeclaredFile> {
 }
 
 /// The digest of each file, as an inline table.
-fn digests(files: &[DeclaredFile]) -> String {
-    let digests = files.iter().map(|file| {
-        let digest = print::value(&Value::from(&*file.digest().hex()));
-        format!("{} = {digest}", print::bare(&file.name))
-    });
-    print::inline(digests)
+fn digests<'f>(files: impl Iterator<Item = (&'f str, String)>) -> String {
+    print::inline(files.map(|(name, digest)| {
+        let digest = print::value(&Value::from(&*digest));
+        format!("{} = {digest}", print::bare(name))
+    }))
+}
+
+/// The digest of each file of a source.
+fn digests_of(files: &[DeclaredFile]) -> String {
+    digests(files.iter().map(|file| (&*file.name, file.digest().hex())))
 }
 
 fn value(cx: &Context<'_>, node: &Node, is_path: bool) -> String {

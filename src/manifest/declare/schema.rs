@@ -54,32 +54,61 @@ pub(in crate::manifest) fn workload() -> Value {
 
 fn check() -> Value {
     let expressions = json!({ "anyOf": [expression(), named(expression())] });
+    let digests = || described(named(string()), "digest of each file, which runs write");
+    let python = || described(string(), "source in Python, relative to the manifest");
     let function = object(
         json!({
-            "python": described(string(), "source in Python, relative to the manifest"),
+            "python": python(),
             "entry": described(string(), "name of a function over NumPy arrays"),
             "args": described(json!({ "type": "array" }), "arguments; the inputs in their order"),
             "returns": described(list(string()), "its results; the outputs in their order"),
-            "digests": described(named(string()), "digest of each file, which runs write"),
+            "digests": digests(),
         }),
         &["python", "entry"],
     );
     let elementwise = object(json!({ "expr": expressions }), &["expr"]);
-    let reference = json!({ "anyOf": [{ "const": "none" }, elementwise, function] });
+    let backend = described(
+        string(),
+        "a backend of the manifest that computes this workload",
+    );
+    let peer = object(json!({ "backend": backend }), &["backend"]);
+    let path = "a file of safetensors with the outputs; parameters may stand in braces";
+    let file = json!({ "file": described(string(), path), "digests": digests() });
+    let file = object(file, &["file"]);
+    let reference = json!({ "anyOf": [{ "const": "none" }, elementwise, function, peer, file] });
+    let about =
+        "name of a function of inputs, outputs and right outputs, each a dictionary of arrays";
+    let judge = object(
+        json!({
+            "python": python(),
+            "entry": described(string(), about),
+            "kwargs": described(json!({ "type": "object" }), "further arguments by name"),
+            "bound": described(
+                json!({ "type": "number", "minimum": 0 }),
+                "the greatest distance that is right, where it returns a distance",
+            ),
+            "digests": digests(),
+        }),
+        &["python", "entry"],
+    );
     let norm = json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 });
     let tolerance = json!({
         "anyOf": [one_of(&["derived", "exact"]), norm.clone(), named(norm)],
     });
-    object(
+    let mut check = object(
         json!({
             "reference": described(
                 reference,
-                "the right answer: elementwise expressions or a function in Python, in f64, or `none`",
+                "the right answer: expressions or a function in f64, a backend, a file, or `none`",
             ),
+            "judge": described(judge, "a function in Python that judges, in place of a tolerance"),
             "tolerance": described(tolerance, "relative L2 norm; derived where it is not said"),
         }),
-        &["reference"],
-    )
+        &[],
+    );
+    // A judge may know by itself what is right.
+    check["anyOf"] = json!([{ "required": ["reference"] }, { "required": ["judge"] }]);
+    check
 }
 
 fn parameter() -> Value {

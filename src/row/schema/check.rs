@@ -14,21 +14,12 @@ const NVML: &str = "NVML";
 
 /// The judgement, the device's clocks, and flags.
 pub(super) const CHECK: &[Column] = &[
-    text(
-        "checked",
-        "how outputs were compared with the oracle's: `full`, `reduced` or `none`",
-        ORACLE,
-    )
-    .group(Group::Result)
-    .of_measurement(
-        |found| word(found.checked.name()),
-        |found, field| {
-            put(
-                &mut found.checked,
-                field.word::<Checked>("`full`, `reduced` or `none`"),
-            )
-        },
-    ),
+    text("checked", Checked::ABOUT, ORACLE)
+        .group(Group::Result)
+        .of_measurement(
+            |found| word(found.checked.name()),
+            |found, field| put(&mut found.checked, field.word::<Checked>(Checked::WORDS)),
+        ),
     text(
         "worst_tensor",
         "the output with the greatest error in units of its tolerance",

@@ -84,6 +84,7 @@ fn block(order: Order, repeats: u32) -> Block {
             .collect(),
         rivals: Vec::new(),
         oracle_kernels: Vec::new(),
+        oracle_failure: None,
         artifacts: Vec::new(),
     }
 }

@@ -11,7 +11,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::check::Check;
+use crate::check::{Check, Trial};
 use crate::inputs::InputKey;
 use crate::parameters::Parameters;
 use crate::tensor::{Dtype, Tensor, Tensors};
@@ -147,6 +147,23 @@ pub enum Refusal {
     /// It can't run on this target: the point is `unavailable`.
     #[error("{0}")]
     Unavailable(String),
+    /// What is given for the problem contradicts it: the point is an `error`.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// Where the right outputs of a problem come from, if not from its [`oracle`](Problem::oracle).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnswerSource {
+    /// One run of this backend for the problem's inputs, on the device that is measured.
+    Backend(String),
+    /// The tensors of a file, by the names of the outputs.
+    File {
+        /// Its path.
+        path: String,
+        /// SHA-256 of its contents in hex digits, as the problem's identity has it.
+        sha256: String,
+    },
 }
 
 /// Name, type and shape of a tensor of a problem.
@@ -245,6 +262,22 @@ pub trait Problem: Send + Sync {
     /// tolerance follows from the difference of both.
     fn foreign_oracle(&self, _dtype: Dtype) -> Option<Foreign> {
         None
+    }
+
+    /// Where the right outputs come from, in place of [`oracle`](Problem::oracle).
+    fn answer_source(&self) -> Option<AnswerSource> {
+        None
+    }
+
+    /// The call in another process that judges outputs, in place of [`check`](Problem::check).
+    fn judge(&self) -> Option<Foreign> {
+        None
+    }
+
+    /// Outputs that are wrong, on which a check that people wrote is tried before it judges any
+    /// others. None by default, where tolerances follow from the mathematics.
+    fn trials(&self, _inputs: &Tensors, _expected: Option<&Tensors>) -> Vec<Trial> {
+        Vec::new()
     }
 
     /// About how many bytes [`Problem::oracle`] and [`Problem::check`] take beside the inputs. By

@@ -102,6 +102,25 @@ struct State {
     outputs: SharedFile,
 }
 
+/// The judgement of outputs by a function.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Judgement {
+    /// It says whether they are right.
+    Stated {
+        /// Whether they are.
+        is_right: bool,
+        /// Why not, if it says so.
+        reason: String,
+    },
+    /// It says how far they are from what is right.
+    Distance {
+        /// The distance.
+        value: f64,
+        /// The greatest that is right.
+        bound: f64,
+    },
+}
+
 impl Python {
     /// A runner whose interpreter is started when it is first needed.
     pub fn new(
@@ -200,6 +219,42 @@ impl Python {
         more["do"] = json!(verb);
         more["id"] = json!(program.0);
         self.ask(&more)
+    }
+
+    /// Calls a function that judges outputs: `given` has tensors called `inputs/NAME`,
+    /// `outputs/NAME`, and `expected/NAME` where right ones are known.
+    ///
+    /// # Errors
+    /// A function that fails, takes too long, or returns no judgement.
+    pub fn judge(
+        &mut self,
+        function: &Foreign,
+        given: &Tensors,
+        knows_expected: bool,
+    ) -> Result<Judgement, DeviceError> {
+        let mut request: Value = serde_json::from_str(&function.request)
+            .map_err(|error| DeviceError::Launch(error.to_string()))?;
+        let shared = SharedFile::of_tensors("sweeper-judged", given).map_err(of_system)?;
+        let exe = request["exe"].as_str().unwrap_or("python3").to_owned();
+        self.open(&exe)?;
+        request["do"] = json!("judge");
+        request["file"] = json!(shared.path());
+        request["knows_expected"] = json!(knows_expected);
+        let answer = self.ask(&request)?;
+        let judgement = match (request["bound"].as_f64(), answer["is_right"].as_bool()) {
+            (Some(bound), _) => answer["value"].as_str().and_then(|value| {
+                let value = value.parse().ok()?;
+                Some(Judgement::Distance { value, bound })
+            }),
+            (None, is_right) => is_right.map(|is_right| Judgement::Stated {
+                is_right,
+                reason: answer["reason"].as_str().unwrap_or_default().to_owned(),
+            }),
+        };
+        judgement.ok_or_else(|| DeviceError::Foreign {
+            status: Status::Error,
+            reason: format!("no judgement: {answer}"),
+        })
     }
 
     /// Lets the open interpreter have a program, if it does not have it yet.

@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 
-from . import audit, faults, tensors
+from . import audit, faults, judge, tensors
 from .arrays import FRAMEWORKS
 from .frames import Frames
 from .program import Program
@@ -126,6 +126,10 @@ class Server:
         outputs, least_ns = audit.audit(program, self.clock, given, request["enough_ns"])
         tensors.write(request["results"], outputs)
         return {"elapsed_ns": least_ns}
+
+    def judge(self, request):
+        self.files = {held["path"] for held in request["source"].get("files", [])}
+        return judge.judge(request)
 
     def changed(self, request):
         """Names of a program's inputs that differ from their given values, which they get back."""
