@@ -30,6 +30,9 @@ pub struct DeviceRequest {
     pub silence_limit: Duration,
     /// Where the oracle's answers are kept; none to ask it every time.
     pub answers: Option<AnswerCache>,
+    /// Where libraries of interpreters keep what they compile; below the cache's folder where none
+    /// is said.
+    pub compiled_code: Option<PathBuf>,
     /// Workloads that the manifest declares, as JSON.
     pub declared: Vec<String>,
 }

@@ -56,9 +56,15 @@ pub struct Object {
     best_for: String,
 }
 
-/// All comparisons of rows that are right with the baseline's of their problem, in the order of the
-/// rows; totals are of so many `iterations`.
-pub fn comparisons(rows: &[Row], baseline: &str, iterations: u32) -> Vec<Object> {
+/// All comparisons of rows that are right with those of a baseline of their problem, by baselines
+/// and then in the order of the rows; totals are of so many `iterations`.
+pub fn comparisons(rows: &[Row], baselines: &[&str], iterations: u32) -> Vec<Object> {
+    let each = baselines.iter();
+    each.flat_map(|baseline| against(rows, baseline, iterations))
+        .collect()
+}
+
+fn against(rows: &[Row], baseline: &str, iterations: u32) -> Vec<Object> {
     let mut bases: BTreeMap<Vec<String>, (&Row, Priced)> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.backend == baseline) {
         if let Some(price) = priced(row) {
@@ -107,10 +113,11 @@ fn priced(row: &Row) -> Option<Priced> {
         median_ns: summary.median,
         interval_ns: (summary.n > 1).then_some((summary.interval.low, summary.interval.high)),
     };
-    let once = found.prepare_ns.zip(found.first_runs);
+    let once = found.own_prepare_ns().zip(found.first_runs);
     let once = once.and_then(|(prepare_ns, first_runs)| Starting::once(prepare_ns, first_runs));
     let starting = row.fresh_starting().or(once);
-    Priced::new(&row.compile, starting, steady, found.checked)
+    let cold = row.cold_starting();
+    Priced::new(&row.compile, starting, cold, steady, found.checked)
 }
 
 fn object(base: &Row, row: &Row, start: Start, found: &Comparison) -> Object {
@@ -208,7 +215,7 @@ mod tests {
 
     fn objects(rows: &[Row]) -> Vec<serde_json::Value> {
         let mut bytes = Vec::new();
-        write_objects(&comparisons(rows, "eager", 100), &mut bytes).unwrap();
+        write_objects(&comparisons(rows, &["eager"], 100), &mut bytes).unwrap();
         serde_json::from_slice(&bytes).unwrap()
     }
 

@@ -149,10 +149,12 @@ pub struct Entry {
     pub memory: Memory,
     /// The measurement of rows of our own files that got so far, without its samples, fresh starts,
     /// check and memory: files may have these alone or summed up, so that `samples_ns`,
-    /// `fresh_starting`, `worst` and `memory` hold them.
+    /// `fresh_starting`, `cold_starting`, `worst` and `memory` hold them.
     pub measurement: Option<Box<Measurement>>,
     /// The costs of starting the program, where it was started in processes of its own.
     pub fresh_starting: Option<Starting>,
+    /// The costs of starting a function in Python whose libraries have to compile.
+    pub cold_starting: Option<Starting>,
     /// The output that was furthest from right.
     pub worst: Option<WorstOutput>,
     /// The program's use of the kernel cache.
@@ -194,6 +196,7 @@ impl Entry {
             memory: Memory::default(),
             measurement: None,
             fresh_starting: None,
+            cold_starting: None,
             worst: None,
             compile: CompileUse::default(),
             roofline_ns: None,
@@ -210,7 +213,7 @@ impl Entry {
 
     /// The row that a journal has as `row`; `times` are the statistics of its samples.
     pub fn from_row(row: Row, times: Option<Times>, words: &mut Words) -> Self {
-        let fresh_starting = row.fresh_starting();
+        let (fresh_starting, cold_starting) = (row.fresh_starting(), row.cold_starting());
         let (case, workload) = (words.get(&row.case), words.get(&row.workload));
         let backend = words.get(&row.backend);
         let mut entry = Entry {
@@ -231,6 +234,7 @@ impl Entry {
             reason: (row.outcome.reason.as_deref()).and_then(|text| words.some(text)),
             times,
             fresh_starting,
+            cold_starting,
             compile: row.compile,
             roofline_ns: row.roofline_ns,
             ceiling_flops_per_s: row.ceiling_flops_per_s,
@@ -247,6 +251,7 @@ impl Entry {
     /// Adds a measurement; lists of it become their summaries.
     fn add_measurement(&mut self, mut measurement: Box<Measurement>, words: &mut Words) {
         measurement.fresh_starts.clear();
+        measurement.cold_starts.clear();
         self.samples_ns = mem::take(&mut measurement.samples_ns);
         let metrics = mem::take(&mut measurement.metrics).into_iter();
         self.metrics = metrics
