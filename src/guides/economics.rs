@@ -270,6 +270,45 @@ mod tests {
     }
 
     #[test]
+    fn functions_in_python_pay_for_what_they_compile_and_not_for_imports() {
+        let mut rows = [
+            row("eager", 2000.0, 0),
+            row("torch", 2000.0, 0),
+            row("torch_compile", 1000.0, 0),
+        ];
+        let first_runs = FirstRuns {
+            count: 5,
+            elapsed_ns: 5000.0,
+        };
+        let start = |prepare_ns| FreshStart {
+            prepare_ns,
+            first_runs,
+        };
+        for row in &mut rows[1..] {
+            let found = row.outcome.measurement.as_mut().unwrap();
+            found.prepare_ns = Some(3_050_000);
+            found.import_ns = Some(3_000_000);
+        }
+        let found = rows[2].outcome.measurement.as_mut().unwrap();
+        found.fresh_starts = vec![start(60_000); 3];
+        found.cold_starts = vec![start(900_000); 3];
+        let found = comparisons(&rows, &["eager", "torch"], 100);
+        let of = |baseline: &str, start: &str| {
+            let mut all = found.iter();
+            let is_it = |held: &&Object| {
+                let sides = [&held.no_compile, &held.compile].map(|side| &*side.implementation);
+                sides == [baseline, "torch_compile"] && held.start == start
+            };
+            all.find(is_it).unwrap()
+        };
+        let cold = of("torch", "cold");
+        assert_eq!(cold.no_compile.warmup_s, 62e-6);
+        assert_eq!(cold.compile.warmup_s, 905e-6);
+        assert_eq!(of("torch", "warm").compile.warmup_s, 65e-6);
+        assert_eq!(of("eager", "cold").break_even_point, cold.break_even_point);
+    }
+
+    #[test]
     fn one_program_is_not_judged() {
         let mut rows = [row("eager", 2000.0, 0), row("compiled", 1000.0, 900_000)];
         let found = rows[1].outcome.measurement.as_mut().unwrap();

@@ -60,7 +60,11 @@ pub(super) fn settings(cx: &mut Context<'_>, given: &Given<'_>, manifest: &mut M
 
 /// The further baselines of loops. Each is a backend of some case's workload, whichever cases are
 /// chosen.
-pub(super) fn more_baselines(cx: &mut Context<'_>, given: &Given<'_>, cases: &[Case]) -> Vec<String> {
+pub(super) fn more_baselines(
+    cx: &mut Context<'_>,
+    given: &Given<'_>,
+    cases: &[Case],
+) -> Vec<String> {
     let node = given.get("report.more_baselines");
     let names = node.and_then(|node| cx.words(node, "more_baselines"));
     let mut found = Vec::new();

@@ -254,12 +254,10 @@ fn starting(
     let high_ns = field.sibling(high).amount()?;
     let processes = processes.filter(|processes| *processes > 0);
     let known = processes.zip(iterations).zip(median_ns);
-    Ok(
-        known.map(|((processes, iterations), median_ns)| Starting {
-            processes,
-            iterations,
-            median_ns,
-            interval_ns: low_ns.zip(high_ns),
-        }),
-    )
+    Ok(known.map(|((processes, iterations), median_ns)| Starting {
+        processes,
+        iterations,
+        median_ns,
+        interval_ns: low_ns.zip(high_ns),
+    }))
 }
