@@ -75,7 +75,7 @@ pub(super) fn more_baselines(
             None => {
                 let known = cases.iter().flat_map(|case| case.workload.info.backends);
                 let known: BTreeSet<&str> = known.map(|backend| backend.name).collect();
-                cx.unknown_word(at, "more_baselines", &value, known.into_iter());
+                cx.unknown_word(at, "more_baselines", &value, known);
             }
         }
     }

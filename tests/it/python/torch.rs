@@ -113,7 +113,11 @@ fn loops_of_pytorch_have_a_price() {
     assert!(number(torch, "cold_start_ns") > Some(0.0));
     assert!(number(torch, "start_ns") < number(torch, "import_ns"));
     assert_eq!(number(eager, "cold_start_ns"), None);
-    let report = folder.sweeper(&["report", "--no-plots", folder.run_folder().to_str().unwrap()]);
+    let report = folder.sweeper(&[
+        "report",
+        "--no-plots",
+        folder.run_folder().to_str().unwrap(),
+    ]);
     let table = folder.read("report/economics.csv");
     let lines = |start: &str| table.lines().filter(|line| line.starts_with(start)).count();
     assert_eq!(
