@@ -285,6 +285,7 @@ mod tests {
             first_runs,
         };
         for row in &mut rows[1..] {
+            row.compile = CompileUse::default();
             let found = row.outcome.measurement.as_mut().unwrap();
             found.prepare_ns = Some(3_050_000);
             found.import_ns = Some(3_000_000);
