@@ -142,6 +142,7 @@ fn calibrate(screen: &Screen) -> Exit {
         cache: CacheState::Hot,
         silence_limit: POINT_LIMIT,
         answers: None,
+        compiled_code: None,
         declared: Vec::new(),
     };
     let cpu = request(DeviceKind::Cpu, 0);

@@ -143,6 +143,7 @@ fn folder(args: &ReportArgs, sources: &[Source]) -> PathBuf {
 #[derive(Default)]
 struct Settings {
     baseline: Option<String>,
+    more_baselines: Vec<String>,
     iterations: Option<u32>,
     formats: Vec<PlotFormat>,
     plots: Option<Vec<String>>,
@@ -164,6 +165,7 @@ impl Settings {
         let formats = words("format").unwrap_or_default();
         Some(Settings {
             baseline: baseline.map(str::to_owned),
+            more_baselines: words("more_baselines").unwrap_or_default(),
             iterations: iterations.and_then(|count| u32::try_from(count).ok()),
             formats: formats
                 .iter()
@@ -200,6 +202,7 @@ fn options(args: &ReportArgs, sources: &[Source], settings: Settings, screen: &S
     let asked = asked.map(|word| files::backend_of(word, sources).unwrap_or_else(|| word.clone()));
     Options {
         baseline: asked.or(from_manifest),
+        more_baselines: settings.more_baselines,
         iterations: args.iterations.or(settings.iterations),
         by: args.by.clone(),
         formats,

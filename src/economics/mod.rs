@@ -73,6 +73,9 @@ pub struct Priced {
     pub read_ns: Option<f64>,
     /// Making it ready from compiled kernels, and its first iterations.
     pub starting: Starting,
+    /// As `starting`, where libraries of a function in Python have to compile first; none where
+    /// that was not seen, or the kernels are this program's.
+    pub cold_starting: Option<Starting>,
     /// All further ones.
     pub steady: Steady,
     /// How thoroughly its outputs were judged.
@@ -84,6 +87,7 @@ impl Priced {
     pub fn new(
         compile: &CompileUse,
         starting: Option<Starting>,
+        cold_starting: Option<Starting>,
         steady: Steady,
         checked: Checked,
     ) -> Option<Self> {
@@ -93,24 +97,30 @@ impl Priced {
             compile_ns: compile.wall_ns.unwrap_or(compile.compile_ns) as f64,
             read_ns: compile.read_ns.or(nothing_to_read).map(|ns| ns as f64),
             starting: starting?,
+            cold_starting,
             steady: Some(steady).filter(|steady| steady.median_ns > 0.0)?,
             checked,
         })
     }
 
+    /// True if something is compiled before a loop whose kernels are in no cache.
+    pub fn compiles(&self) -> bool {
+        self.compile_ns > 0.0 || self.cold_starting.is_some()
+    }
+
     /// The loop that begins with `first` iterations; those that were not timed by themselves take
     /// the median; none where it would read from a cache that there is not.
     pub fn begin(&self, kernels: Kernels, first: u32) -> Option<Loop> {
-        let kernels_ns = match kernels {
-            Kernels::Compiled => self.compile_ns,
-            Kernels::Cached => self.read_ns?,
+        let (kernels_ns, starting) = match kernels {
+            Kernels::Compiled => (self.compile_ns, self.cold_starting.unwrap_or(self.starting)),
+            Kernels::Cached => (self.read_ns?, self.starting),
         };
-        let further = f64::from(first) - f64::from(self.starting.iterations);
+        let further = f64::from(first) - f64::from(starting.iterations);
         let known_ns = kernels_ns + further * self.steady.median_ns;
-        let ends_ns = self.starting.interval_ns;
+        let ends_ns = starting.interval_ns;
         Some(Loop {
             first,
-            warmup_ns: known_ns + self.starting.median_ns,
+            warmup_ns: known_ns + starting.median_ns,
             warmup_ends_ns: ends_ns.map(|(low, high)| (known_ns + low, known_ns + high)),
             steady: self.steady,
         })

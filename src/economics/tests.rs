@@ -10,6 +10,7 @@ fn priced(compile_ns: f64, median_ns: f64, width: f64) -> Priced {
         compile_ns,
         read_ns: Some(10.0),
         starting: starting(5.0 + 5.0 * median_ns, Some(width)),
+        cold_starting: None,
         steady: Steady {
             median_ns,
             interval_ns: Some((median_ns * (1.0 - width), median_ns * (1.0 + width))),
@@ -49,6 +50,21 @@ fn a_loop_by_hand() {
     assert_eq!(warm.verdict(), Verdict::Wins);
     let shipped = Comparison::new(&baseline, &other, Start::BaselineCached, ITERATIONS).unwrap();
     assert_eq!(shipped.break_even().estimate, Crossing::At(99));
+}
+
+#[test]
+fn a_library_that_compiles_is_paid_in_the_first_call() {
+    let (baseline, mut other) = (priced(0.0, 30.0, 0.0), priced(0.0, 20.0, 0.0));
+    assert!(!other.compiles());
+    // 1105 ns with empty caches of the library, 105 once it has compiled.
+    other.cold_starting = Some(starting(1105.0, Some(0.1)));
+    assert!(other.compiles());
+    let found = cold(&baseline, &other);
+    assert_eq!(found.other.warmup_ns, 1105.0);
+    assert_eq!(found.other.warmup_ends_ns, Some((994.5, 1215.5)));
+    assert_eq!(found.break_even().estimate, Crossing::At(100));
+    let warm = Comparison::new(&baseline, &other, Start::Warm, ITERATIONS).unwrap();
+    assert_eq!(warm.other.warmup_ns, 115.0);
 }
 
 #[test]
@@ -149,7 +165,7 @@ fn what_is_not_known_is_not_said() {
         read_ns,
         ..CompileUse::default()
     };
-    let of = |compile, starting| Priced::new(&compile, starting, other.steady, Checked::Full);
+    let of = |compile, start| Priced::new(&compile, start, None, other.steady, Checked::Full);
     let once = Some(starting(105.0, None));
     assert_eq!(of(use_of(0, None), once).unwrap().read_ns, Some(0.0));
     assert_eq!(of(use_of(1, None), once).unwrap().read_ns, None);
@@ -178,6 +194,7 @@ fn any() -> impl Strategy<Value = Priced> {
                 iterations,
                 ..starting(start_ns, Some(spread))
             },
+            cold_starting: None,
             steady: Steady {
                 median_ns,
                 interval_ns: Some((median_ns * (1.0 - below), median_ns * (1.0 + above))),

@@ -13,26 +13,46 @@ use super::protocol::{Block, BlockPoint, DeviceRequest, Settings, Stage};
 use super::supervisor::{Observer, Supervisor, Task, WorkerCommand};
 use crate::manifest::settings::{Stopping, Warmup};
 use crate::mode::Mode;
-use crate::row::outcome::{FreshStart, Outcome, Status};
+use crate::row::outcome::{FreshStart, FreshStarts, Outcome, Status};
+use crate::scratch::Scratch;
 
 /// The main process loses its patience sooner, and ends this worker with all that it started.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Starts every program of a block as often as its settings say, in turns, so that slow changes
 /// affect all alike. A start that fails is left out: the measurement reports the program's fault.
+///
+/// A function in Python is started twice each time: its libraries find an empty folder for what
+/// they compile, and then the one that they filled.
 pub(super) fn starts(
     block: &Block,
     artifacts: &Artifacts,
     device: &DeviceRequest,
     listener: &mut dyn Listener,
-) -> BTreeMap<u32, Vec<FreshStart>> {
-    let mut found: BTreeMap<u32, Vec<FreshStart>> = BTreeMap::new();
+) -> BTreeMap<u32, FreshStarts> {
+    let mut found: BTreeMap<u32, FreshStarts> = BTreeMap::new();
     for _ in 0..block.settings.fresh_starts {
         for point in &block.points {
-            listener.working(point.number, Stage::Warmup);
             let task = alone(block, point, artifacts);
-            if let Some(start) = start(&task, device) {
-                found.entry(point.number).or_default().push(start);
+            let Ok(folder) = Scratch::new() else {
+                continue;
+            };
+            let device = DeviceRequest {
+                compiled_code: Some(folder.path().to_owned()),
+                ..device.clone()
+            };
+            let mut next = || {
+                listener.working(point.number, Stage::Warmup);
+                start(&task, &device)
+            };
+            let first = next();
+            let starts = found.entry(point.number).or_default();
+            match first {
+                Some((start, true)) => {
+                    starts.cold.push(start);
+                    starts.warm.extend(next().map(|(start, _)| start));
+                }
+                first => starts.warm.extend(first.map(|(start, _)| start)),
             }
         }
     }
@@ -75,8 +95,8 @@ fn by_itself(point: &BlockPoint) -> BlockPoint {
     }
 }
 
-/// Starts a program in a process that ends after it.
-fn start(task: &Task, device: &DeviceRequest) -> Option<FreshStart> {
+/// Starts a program in a process that ends after it; and whether it is a function in Python.
+fn start(task: &Task, device: &DeviceRequest) -> Option<(FreshStart, bool)> {
     let command = WorkerCommand {
         program: std::env::current_exe().ok()?,
         args: std::env::args().skip(1).collect(),
@@ -86,10 +106,11 @@ fn start(task: &Task, device: &DeviceRequest) -> Option<FreshStart> {
     supervisor.measure(task, &mut only).ok()?;
     let outcome = only.0.filter(|outcome| outcome.status == Status::Ok)?;
     let found = outcome.measurement?;
-    Some(FreshStart {
-        prepare_ns: found.prepare_ns?,
+    let start = FreshStart {
+        prepare_ns: found.own_prepare_ns()?,
         first_runs: found.first_runs?,
-    })
+    };
+    Some((start, found.import_ns.is_some()))
 }
 
 /// The outcome of the only point.

@@ -34,6 +34,9 @@ pub struct DeviceRequest {
     /// The cache, for the oracle's answers and for loops that compile themselves; none to ask the
     /// oracle every time.
     pub answers: Option<CachePlace>,
+    /// Where libraries of interpreters keep what they compile; below the cache's folder where none
+    /// is said.
+    pub compiled_code: Option<PathBuf>,
     /// Workloads that the manifest declares, as JSON.
     pub declared: Vec<String>,
 }

@@ -25,7 +25,7 @@ use crate::device::null::Null;
 use crate::device::nvtx::Ranges;
 use crate::device::{Artifact, Device, DeviceError, ceilings};
 use crate::hardware::DeviceKind;
-use crate::row::outcome::{FreshStart, Outcome};
+use crate::row::outcome::{FreshStarts, Outcome};
 use sweeper_program::Runner;
 
 /// A message from the reading thread to the thread that has the device.
@@ -242,7 +242,8 @@ pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
     // The main process loses its patience later, so that a function that hangs costs its point
     // and not the worker.
     let limit = request.silence_limit / 4 * 3;
-    let cache_dir = request.answers.as_ref().map(|cache| cache.dir.clone());
+    let below_cache = request.answers.as_ref().map(|cache| cache.dir.clone());
+    let cache_dir = request.compiled_code.clone().or(below_cache);
     let python = Python::new(place, request.cache, limit, cache_dir);
     let runners: [(Runner, Box<dyn ForeignRunner>); 2] = [
         (Runner::Command, Box::new(Commands::default())),
@@ -259,7 +260,7 @@ struct Reporter<'a, W> {
     /// Names for a profiler, where there is one.
     ranges: Option<&'a mut Ranges>,
     /// Starting times of each point's program in processes of its own.
-    fresh_starts: BTreeMap<u32, Vec<FreshStart>>,
+    fresh_starts: BTreeMap<u32, FreshStarts>,
 }
 
 impl<W: Write> Reporter<'_, W> {
@@ -291,7 +292,8 @@ impl<W: Write> Listener for Reporter<'_, W> {
 
     fn finished(&mut self, number: u32, mut outcome: Outcome) {
         if let Some(found) = &mut outcome.measurement {
-            found.fresh_starts = self.fresh_starts.remove(&number).unwrap_or_default();
+            let starts = self.fresh_starts.remove(&number).unwrap_or_default();
+            (found.fresh_starts, found.cold_starts) = (starts.warm, starts.cold);
         }
         self.say(&Event::Finished { number, outcome });
     }

@@ -56,9 +56,15 @@ pub struct Object {
     best_for: String,
 }
 
-/// All comparisons of rows that are right with the baseline's of their problem, in the order of the
-/// rows; totals are of so many `iterations`.
-pub fn comparisons(rows: &[Row], baseline: &str, iterations: u32) -> Vec<Object> {
+/// All comparisons of rows that are right with those of a baseline of their problem, by baselines
+/// and then in the order of the rows; totals are of so many `iterations`.
+pub fn comparisons(rows: &[Row], baselines: &[&str], iterations: u32) -> Vec<Object> {
+    let each = baselines.iter();
+    each.flat_map(|baseline| against(rows, baseline, iterations))
+        .collect()
+}
+
+fn against(rows: &[Row], baseline: &str, iterations: u32) -> Vec<Object> {
     let mut bases: BTreeMap<Vec<String>, (&Row, Priced)> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.backend == baseline) {
         if let Some(price) = priced(row) {
@@ -107,10 +113,11 @@ fn priced(row: &Row) -> Option<Priced> {
         median_ns: summary.median,
         interval_ns: (summary.n > 1).then_some((summary.interval.low, summary.interval.high)),
     };
-    let once = found.prepare_ns.zip(found.first_runs);
+    let once = found.own_prepare_ns().zip(found.first_runs);
     let once = once.and_then(|(prepare_ns, first_runs)| Starting::once(prepare_ns, first_runs));
     let starting = row.fresh_starting().or(once);
-    Priced::new(&row.compile, starting, steady, found.checked)
+    let cold = row.cold_starting();
+    Priced::new(&row.compile, starting, cold, steady, found.checked)
 }
 
 fn object(base: &Row, row: &Row, start: Start, found: &Comparison) -> Object {
@@ -208,7 +215,7 @@ mod tests {
 
     fn objects(rows: &[Row]) -> Vec<serde_json::Value> {
         let mut bytes = Vec::new();
-        write_objects(&comparisons(rows, "eager", 100), &mut bytes).unwrap();
+        write_objects(&comparisons(rows, &["eager"], 100), &mut bytes).unwrap();
         serde_json::from_slice(&bytes).unwrap()
     }
 
@@ -260,6 +267,46 @@ mod tests {
         assert_eq!(cold["break_even_point"], 905);
         assert_eq!(cold["break_even_point_low"], 905 - 14);
         assert_eq!(cold["break_even_point_high"], 905 + 15);
+    }
+
+    #[test]
+    fn functions_in_python_pay_for_what_they_compile_and_not_for_imports() {
+        let mut rows = [
+            row("eager", 2000.0, 0),
+            row("torch", 2000.0, 0),
+            row("torch_compile", 1000.0, 0),
+        ];
+        let first_runs = FirstRuns {
+            count: 5,
+            elapsed_ns: 5000.0,
+        };
+        let start = |prepare_ns| FreshStart {
+            prepare_ns,
+            first_runs,
+        };
+        for row in &mut rows[1..] {
+            row.compile = CompileUse::default();
+            let found = row.outcome.measurement.as_mut().unwrap();
+            found.prepare_ns = Some(3_050_000);
+            found.import_ns = Some(3_000_000);
+        }
+        let found = rows[2].outcome.measurement.as_mut().unwrap();
+        found.fresh_starts = vec![start(60_000); 3];
+        found.cold_starts = vec![start(900_000); 3];
+        let found = comparisons(&rows, &["eager", "torch"], 100);
+        let of = |baseline: &str, start: &str| {
+            let mut all = found.iter();
+            let is_it = |held: &&Object| {
+                let sides = [&held.no_compile, &held.compile].map(|side| &*side.implementation);
+                sides == [baseline, "torch_compile"] && held.start == start
+            };
+            all.find(is_it).unwrap()
+        };
+        let cold = of("torch", "cold");
+        assert_eq!(cold.no_compile.warmup_s, 62e-6);
+        assert_eq!(cold.compile.warmup_s, 905e-6);
+        assert_eq!(of("torch", "warm").compile.warmup_s, 65e-6);
+        assert_eq!(of("eager", "cold").break_even_point, cold.break_even_point);
     }
 
     #[test]

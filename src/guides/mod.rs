@@ -44,6 +44,8 @@ pub struct About<'a> {
     pub hardware: &'a Hardware,
     /// The backend that others are relative to.
     pub baseline: Option<&'a str>,
+    /// Further backends that loops are held against.
+    pub more_baselines: &'a [String],
     /// Iterations of the loop in the files of economics.
     pub iterations: u32,
     /// True if the backends of a problem were sampled in turns.
@@ -59,6 +61,7 @@ impl<'a> About<'a> {
             devices,
             hardware: &manifest.device.hardware,
             baseline: manifest.report.baseline,
+            more_baselines: &manifest.report.more_baselines,
             iterations: manifest.report.iterations,
             in_turns: manifest.plan.order == Order::Interleaved,
         }
@@ -92,8 +95,9 @@ const EAGER: &str = "eager";
 
 /// The file of the compilation guide.
 fn write_economics(rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result<()> {
-    let baseline = about.baseline.unwrap_or(EAGER);
-    let found = economics::comparisons(rows, baseline, about.iterations);
+    let mut baselines = vec![about.baseline.unwrap_or(EAGER)];
+    baselines.extend(about.more_baselines.iter().map(String::as_str));
+    let found = economics::comparisons(rows, &baselines, about.iterations);
     match found.is_empty() {
         true => Ok(()),
         false => write_objects(&found, files::create(folder, "compilation_economics.json")?),
@@ -243,6 +247,7 @@ fn about(hardware: &Hardware) -> About<'_> {
         devices: &[],
         hardware,
         baseline: None,
+        more_baselines: &[],
         iterations: crate::manifest::settings::ITERATIONS,
         in_turns: true,
     }

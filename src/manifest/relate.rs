@@ -1,5 +1,6 @@
 //! Settings that refer to the cases: buckets, sampling, pruning, the baseline.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sweeper_program::Value;
@@ -9,7 +10,7 @@ use super::case::Case;
 use super::decode::Given;
 use super::diagnostics::Code;
 use super::dimensions::kind_of;
-use super::section::Context;
+use super::section::{Context, Spanned};
 use super::settings::{Canonical, Limits, Prune};
 use super::suggest;
 use super::text::At;
@@ -55,6 +56,30 @@ pub(super) fn settings(cx: &mut Context<'_>, given: &Given<'_>, manifest: &mut M
         manifest.report.baseline = baseline(cx, node, &cases);
     }
     manifest.cases = cases;
+}
+
+/// The further baselines of loops. Each is a backend of some case's workload, whichever cases are
+/// chosen.
+pub(super) fn more_baselines(
+    cx: &mut Context<'_>,
+    given: &Given<'_>,
+    cases: &[Case],
+) -> Vec<String> {
+    let node = given.get("report.more_baselines");
+    let names = node.and_then(|node| cx.words(node, "more_baselines"));
+    let mut found = Vec::new();
+    for Spanned { value, at } in names.unwrap_or_default() {
+        let mut infos = cases.iter().map(|case| case.workload.info);
+        match infos.find_map(|info| info.backend(&value)) {
+            Some(backend) => found.push(backend.name.to_owned()),
+            None => {
+                let known = cases.iter().flat_map(|case| case.workload.info.backends);
+                let known: BTreeSet<&str> = known.map(|backend| backend.name).collect();
+                cx.unknown_word(at, "more_baselines", &value, known);
+            }
+        }
+    }
+    found
 }
 
 /// Buckets must be of integers that some case has.

@@ -147,6 +147,7 @@ fn read(
     let mentioned: Vec<String> = buckets.map(|(name, _)| name.to_string()).collect();
     let known = (registry, &declarations);
     let (cases, places) = cases(cx, &scope, &wires, known, script.as_ref(), &mentioned);
+    manifest.report.more_baselines = relate::more_baselines(cx, &given, &cases);
     let chosen = given.get("cases").and_then(|node| cx.words(node, "cases"));
     let (cases, places) = chosen::choose(cx, &chosen.unwrap_or_default(), (cases, places));
     manifest.cases = cases;

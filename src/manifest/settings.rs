@@ -374,6 +374,8 @@ pub const ITERATIONS: u32 = 100;
 pub struct Report {
     /// Backend that ratios are relative to.
     pub baseline: Option<&'static str>,
+    /// Further backends that loops are held against.
+    pub more_baselines: Vec<String>,
     /// Iterations of the loop in tables of economics, at least one.
     pub iterations: u32,
     /// The plots of a report.
@@ -386,6 +388,7 @@ impl Default for Report {
     fn default() -> Self {
         Report {
             baseline: None,
+            more_baselines: Vec::new(),
             iterations: ITERATIONS,
             plots: Plots::All,
             formats: vec![PlotFormat::Pdf],

@@ -37,6 +37,8 @@ pub(super) const PAGE: &str = "report.html";
 pub struct Options {
     /// The backend that ratios are relative to.
     pub baseline: Option<String>,
+    /// Further backends that loops are held against.
+    pub more_baselines: Vec<String>,
     /// Iterations of the loop in tables of economics; by default the compilation guide's.
     pub iterations: Option<u32>,
     /// Axes by which backends are compared.
@@ -222,6 +224,7 @@ fn parts(
         frame,
         rows: &all,
         baseline: options.baseline.as_deref(),
+        more_baselines: &options.more_baselines,
         iterations: options.iterations.unwrap_or(ITERATIONS),
         layout: &layout,
     };
@@ -232,6 +235,7 @@ fn parts(
         rows: &all,
         section: "",
         baseline: options.baseline.as_deref(),
+        more_baselines: &options.more_baselines,
         layout: &layout,
         series: &series,
     };
@@ -460,6 +464,7 @@ pub fn operations(sources: &[Source], options: &Options) -> Option<Table> {
         frame: &frame,
         rows: &all,
         baseline: options.baseline.as_deref().filter(is_measured),
+        more_baselines: &options.more_baselines,
         iterations: options.iterations.unwrap_or(ITERATIONS),
         layout: &layout,
     })
@@ -474,6 +479,7 @@ fn page_tables(frame: &Frame<'_>, options: &Options) -> Vec<Shown> {
         frame,
         rows: &all,
         baseline: options.baseline.as_deref(),
+        more_baselines: &options.more_baselines,
         iterations: options.iterations.unwrap_or(ITERATIONS),
         layout: &layout,
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::frame::Frame;
 use super::frame::Key;
-use super::loops::baseline_of;
+use super::loops::EAGER;
 use crate::mode::Mode;
 use crate::row::entry::Entry;
 use crate::row::hot_path::HotPath;
@@ -25,7 +25,7 @@ pub(super) type Loops = BTreeMap<u32, Length>;
 
 /// The loops of all problems that have some by `auto`.
 pub(super) fn problems(frame: &Frame<'_>, rows: &[usize], baseline: Option<&str>) -> Vec<Loops> {
-    let eager = baseline_of(baseline);
+    let eager = baseline.unwrap_or(EAGER);
     let mut problems: BTreeMap<Key, Loops> = BTreeMap::new();
     for (key, rows) in frame.joined(rows, &["backend", "mode"]) {
         for row in rows {

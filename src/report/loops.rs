@@ -6,14 +6,17 @@ use crate::row::entry::Entry;
 use crate::row::outcome::Starting;
 
 /// The default baseline: an eager framework's way of computing.
-const EAGER: &str = "eager";
+pub(super) const EAGER: &str = "eager";
 
-/// The backend that loops are held against.
-pub(super) fn baseline_of(chosen: Option<&str>) -> &str {
-    chosen.unwrap_or(EAGER)
+/// The backends that loops are held against: the baseline, and `more`.
+pub(super) fn baselines_of<'n>(chosen: Option<&'n str>, more: &'n [String]) -> Vec<&'n str> {
+    let mut names = vec![chosen.unwrap_or(EAGER)];
+    names.extend(more.iter().map(String::as_str));
+    names
 }
 
 /// A row whose program is the body of a loop.
+#[derive(Clone, Copy)]
 pub(super) struct Body {
     /// The row.
     pub(super) row: usize,
@@ -21,26 +24,30 @@ pub(super) struct Body {
     pub(super) price: Priced,
 }
 
-/// One problem: the baseline's row, and the rows that differ from it in the backend alone.
+/// One problem: a baseline's row, and the rows that differ from it in the backend alone.
 pub(super) struct Problem {
     pub(super) baseline: Body,
     pub(super) others: Vec<Body>,
 }
 
-/// The problems of some rows; rows that do not state the cost of their start are left out.
-pub(super) fn problems(frame: &Frame<'_>, rows: &[usize], baseline: &str) -> Vec<Problem> {
-    let is_baseline = |body: &Body| frame.entries[body.row].backend.as_ref() == baseline;
-    let problem = |rows: Vec<usize>| {
-        let bodies = rows.into_iter().filter_map(|row| {
-            let price = priced(frame.entries[row])?;
-            Some(Body { row, price })
-        });
-        let (baselines, others): (Vec<Body>, Vec<Body>) = bodies.partition(is_baseline);
-        let baseline = baselines.into_iter().next()?;
-        (!others.is_empty()).then_some(Problem { baseline, others })
+/// The problems of some rows, one for each of the baselines that it has; rows that do not state the
+/// cost of their start are left out.
+pub(super) fn problems(frame: &Frame<'_>, rows: &[usize], baselines: &[&str]) -> Vec<Problem> {
+    let body = |row: usize| {
+        let price = priced(frame.entries[row])?;
+        Some(Body { row, price })
     };
-    let alike = frame.joined(rows, &["backend"]).into_values();
-    alike.filter_map(problem).collect()
+    let mut found = Vec::new();
+    for alike in frame.joined(rows, &["backend"]).into_values() {
+        let bodies: Vec<Body> = alike.into_iter().filter_map(body).collect();
+        for name in baselines {
+            let is_baseline = |body: &Body| frame.entries[body.row].backend.as_ref() == *name;
+            let (own, others): (Vec<Body>, Vec<Body>) = bodies.iter().partition(|b| is_baseline(b));
+            let baseline = own.into_iter().next().filter(|_| !others.is_empty());
+            found.extend(baseline.map(|baseline| Problem { baseline, others }));
+        }
+    }
+    found
 }
 
 /// A row's program as the body of a loop with its costs, if the row states all of them.
@@ -51,8 +58,9 @@ fn priced(entry: &Entry) -> Option<Priced> {
         median_ns: times.median,
         interval_ns: times.interval().filter(|_| times.n != Some(1)),
     };
-    let once = found.prepare_ns.zip(found.first_runs);
+    let once = found.own_prepare_ns().zip(found.first_runs);
     let once = once.and_then(|(prepare_ns, first_runs)| Starting::once(prepare_ns, first_runs));
     let starting = entry.fresh_starting.or(once);
-    Priced::new(&entry.compile, starting, steady, found.checked)
+    let cold = entry.cold_starting;
+    Priced::new(&entry.compile, starting, cold, steady, found.checked)
 }

@@ -184,10 +184,12 @@ pub struct Entry {
     pub memory: Memory,
     /// The measurement of rows of our own files that got so far, without its samples, fresh starts,
     /// check and memory: files may have these alone or summed up, so that `samples_ns`,
-    /// `fresh_starting`, `worst` and `memory` hold them.
+    /// `fresh_starting`, `cold_starting`, `worst` and `memory` hold them.
     pub measurement: Option<Box<Measurement>>,
     /// The costs of starting the program, where it was started in processes of its own.
     pub fresh_starting: Option<Starting>,
+    /// The costs of starting a function in Python whose libraries have to compile.
+    pub cold_starting: Option<Starting>,
     /// The output that was furthest from right.
     pub worst: Option<WorstOutput>,
     /// The program's use of the kernel cache.
@@ -230,6 +232,7 @@ impl Entry {
             memory: Memory::default(),
             measurement: None,
             fresh_starting: None,
+            cold_starting: None,
             worst: None,
             compile: CompileUse::default(),
             roofline_ns: None,
@@ -246,7 +249,7 @@ impl Entry {
 
     /// The row that a journal has as `row`; `times` are the statistics of its samples.
     pub fn from_row(row: Row, times: Option<Times>, words: &mut Words) -> Self {
-        let fresh_starting = row.fresh_starting();
+        let (fresh_starting, cold_starting) = (row.fresh_starting(), row.cold_starting());
         let (case, workload) = (words.get(&row.case), words.get(&row.workload));
         let backend = words.get(&row.backend);
         let mut entry = Entry {
@@ -267,6 +270,7 @@ impl Entry {
             reason: (row.outcome.reason.as_deref()).and_then(|text| words.some(text)),
             times,
             fresh_starting,
+            cold_starting,
             compile: row.compile,
             roofline_ns: row.roofline_ns,
             ceiling_flops_per_s: row.ceiling_flops_per_s,
@@ -283,6 +287,7 @@ impl Entry {
     /// Adds a measurement; lists of it become their summaries.
     fn add_measurement(&mut self, mut measurement: Box<Measurement>, words: &mut Words) {
         measurement.fresh_starts.clear();
+        measurement.cold_starts.clear();
         self.samples_ns = mem::take(&mut measurement.samples_ns);
         self.again = Again::of(&mem::take(&mut measurement.again_samples_ns));
         let metrics = mem::take(&mut measurement.metrics).into_iter();

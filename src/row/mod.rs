@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sweeper_program::{Dtype, Phase, Value};
 
-use self::outcome::{Outcome, Starting};
+use self::outcome::{FreshStart, Outcome, Starting};
 use crate::hardware::DeviceKind;
 use crate::identity::{PointId, ProblemId, RunId};
 use crate::stats::Summary;
@@ -110,11 +110,23 @@ impl Row {
 
     /// The costs of starting the program, where it was started in processes of its own.
     pub fn fresh_starting(&self) -> Option<Starting> {
-        let starts = &self.outcome.measurement.as_ref()?.fresh_starts;
+        self.starting(&self.outcome.measurement.as_ref()?.fresh_starts)
+    }
+
+    /// The costs of starting a function in Python whose libraries have to compile, where it was
+    /// started in processes of its own; with as many first iterations.
+    pub fn cold_starting(&self) -> Option<Starting> {
+        self.starting(&self.outcome.measurement.as_ref()?.cold_starts)
+    }
+
+    fn starting(&self, starts: &[FreshStart]) -> Option<Starting> {
         if starts.is_empty() {
             return None;
         }
-        Starting::of(starts, self.summary()?.median)
+        let found = self.outcome.measurement.as_ref()?;
+        let all = found.fresh_starts.iter().chain(&found.cold_starts);
+        let iterations = all.map(|start| start.first_runs.count).max()?;
+        Starting::of(starts, iterations, self.summary()?.median)
     }
 
     /// A parameter, axis or derived value by name.

@@ -125,10 +125,19 @@ pub struct FirstRuns {
 /// The costs of starting a program in a process in which no other had run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FreshStart {
-    /// How long it took to make the program ready, in nanoseconds.
+    /// How long it took to make the program ready, in nanoseconds, without importing libraries.
     pub prepare_ns: u64,
     /// The first iterations of the program.
     pub first_runs: FirstRuns,
+}
+
+/// Starts of a program in processes of their own.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FreshStarts {
+    /// Starts that found compiled code where it is kept.
+    pub warm: Vec<FreshStart>,
+    /// Starts of a function in Python whose libraries found none, and compiled it.
+    pub cold: Vec<FreshStart>,
 }
 
 /// The costs of starting a program: making it ready, and its first iterations.
@@ -156,10 +165,9 @@ impl Starting {
         })
     }
 
-    /// Starts in processes of their own. Where one has fewer first iterations, each missing one is
-    /// taken to last `iteration_ns`.
-    pub(super) fn of(starts: &[FreshStart], iteration_ns: f64) -> Option<Self> {
-        let iterations = starts.iter().map(|start| start.first_runs.count).max()?;
+    /// Starts in processes of their own, with so many first `iterations`. Where one has fewer, each
+    /// missing one is taken to last `iteration_ns`.
+    pub(super) fn of(starts: &[FreshStart], iterations: u32, iteration_ns: f64) -> Option<Self> {
         let time_ns = |start: &FreshStart| {
             let further = f64::from(iterations - start.first_runs.count);
             start.prepare_ns as f64 + start.first_runs.elapsed_ns + further * iteration_ns
@@ -205,6 +213,9 @@ pub struct Measurement {
     /// Starts in processes of their own, in the order made; none unless the manifest asks for some.
     #[serde(default)]
     pub fresh_starts: Vec<FreshStart>,
+    /// As many starts of a function in Python whose libraries had to compile.
+    #[serde(default)]
+    pub cold_starts: Vec<FreshStart>,
     /// Further values of each sample, by name; of commands alone.
     #[serde(default)]
     pub metrics: BTreeMap<String, MetricValues>,
@@ -265,6 +276,14 @@ pub struct Outcome {
     pub cause: Option<Cause>,
     /// The measurement; also of wrong points, without samples.
     pub measurement: Option<Box<Measurement>>,
+}
+
+impl Measurement {
+    /// How long it took to make the program ready, without importing libraries: a process that
+    /// runs functions in Python has them, as it has its device.
+    pub fn own_prepare_ns(&self) -> Option<u64> {
+        Some(self.prepare_ns?.saturating_sub(self.import_ns.unwrap_or(0)))
+    }
 }
 
 impl Outcome {

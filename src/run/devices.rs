@@ -46,6 +46,7 @@ pub fn device_requests(manifest: &Manifest) -> Result<Vec<DeviceRequest>, RunErr
         cache,
         silence_limit: manifest.limits.point_timeout,
         answers: None,
+        compiled_code: None,
         declared: manifest.declared().map(|it| it.json().to_owned()).collect(),
     };
     Ok(ordinals.into_iter().map(request).collect())

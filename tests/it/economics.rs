@@ -324,6 +324,70 @@ fn a_run_on_a_cpu_says_when_compiling_pays() {
 }
 
 #[test]
+fn what_libraries_compile_is_read_from_files() {
+    let columns = ["cold_start_ns", "cold_start_low_ns", "cold_start_high_ns"];
+    let mut lines = records().lines().map(str::to_owned).collect::<Vec<_>>();
+    lines[0] += &format!(",{}", columns.join(","));
+    for line in &mut lines[1..] {
+        *line += match line.contains(",compiled,forward,") {
+            true => ",900000000,880000000,920000000",
+            false => ",,,",
+        };
+    }
+    let place = place(&(lines.join("\n") + "\n"));
+    reported(&place, &["r.csv", "--no-plots", "--baseline", "eager"]);
+    let table = fs::read_to_string(place.path("r-report/economics.csv")).unwrap();
+    let table = rows(&table);
+    let warmup = |start: &str| {
+        let is = |row: &&BTreeMap<String, String>| {
+            row["backend"] == "compiled" && row["problem"] == "batch=16" && row["start"] == start
+        };
+        let row = table.iter().find(is).unwrap();
+        ["warmup_ns", "warmup_ns_low", "warmup_ns_high"].map(|name| number(row, name))
+    };
+    // 100 ms by this program's compiler, and the library's own.
+    assert_eq!(warmup("cold"), [1e9, 0.98e9, 1.02e9]);
+    assert_eq!(warmup("warm"), [132e3, 127e3, 142e3]);
+}
+
+#[test]
+fn loops_are_held_against_several_baselines() {
+    let place = Place::new(
+        "schema = 1\nname = \"baselines\"\nabout = \"When does compiling pay?\"\n\
+         [case.mixed]\nworkload = \"mixed\"\nbackends = [\"primitive\", \"eager\", \"compiled\"]\n\
+         phases = [\"forward\"]\n[device]\nuse = \"cpu\"\n[measure]\nrepeats = 3\n\
+         [output]\nexports = [\"compilation_economics\"]\n\
+         [report]\nbaseline = \"eager\"\nmore_baselines = [\"primitive\"]\n",
+    );
+    let output = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    reported(
+        &place,
+        &[place.run_folder().to_str().unwrap(), "--no-plots"],
+    );
+    let table = rows(&place.read("report/economics.csv"));
+    let objects: Vec<serde_json::Value> =
+        serde_json::from_str(&place.read("exports/compilation_economics.json")).unwrap();
+    for (baseline, backend) in [
+        ("eager", "primitive"),
+        ("eager", "compiled"),
+        ("primitive", "eager"),
+        ("primitive", "compiled"),
+    ] {
+        let is_row = |row: &&BTreeMap<String, String>| {
+            row["baseline"] == baseline && row["backend"] == backend
+        };
+        assert_eq!(table.iter().filter(is_row).count(), 3, "{table:?}");
+        let is_object = |object: &&serde_json::Value| {
+            object["no_compile"]["implementation"] == baseline
+                && object["compile"]["implementation"] == backend
+        };
+        assert_eq!(objects.iter().filter(is_object).count(), 3);
+    }
+    assert_eq!(objects.len(), 12);
+}
+
+#[test]
 fn every_program_pays_for_its_kernels_whoever_loaded_them() {
     let workload = registry::workload("copy").unwrap();
     let parameters: Parameters = [("elements", 1000)].into_iter().collect();

@@ -136,7 +136,7 @@ pub enum PythonArgument {
 pub struct Autograd {
     /// Outputs of the call that gradients are of.
     pub of: Vec<String>,
-    /// Inputs that are the gradients at these outputs; none for a scalar, whose gradient is 1.
+    /// Inputs that are the gradients at these outputs; none where each is 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub incoming: Vec<String>,
     /// Inputs, and the outputs that are the gradients by them.

@@ -78,8 +78,7 @@ impl Function {
     ) -> Result<String, String> {
         let declared = &self.declaration;
         let known = Known { tensors, slots };
-        let args = self.args.iter().map(|held| known.argument(held));
-        let args: Vec<Json> = args.collect::<Result<_, String>>()?;
+        let args = known.arguments(&self.args)?;
         let kwargs = self.kwargs.iter();
         let kwargs = kwargs.map(|(name, held)| Ok(json!([name, known.argument(held)?])));
         let mut kwargs: Vec<Json> = kwargs.collect::<Result<_, String>>()?;
@@ -198,6 +197,34 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
+    /// Arguments one by one; the name of a series stands for all of its tensors.
+    fn arguments(&self, arguments: &[Argument]) -> Result<Vec<Json>, String> {
+        let mut found = Vec::new();
+        for argument in arguments {
+            match argument {
+                Argument::Tensor(name, None) if !self.series(name).is_empty() => {
+                    let names = self.series(name).into_iter();
+                    found.extend(names.map(|name| json!({ "tensor": name })));
+                }
+                argument => found.push(self.argument(argument)?),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The inputs of a series: a workload that lists `wN` has `w1`, `w2` and so on.
+    fn series(&self, name: &str) -> Vec<&str> {
+        let Some(stem) = name.strip_suffix('N') else {
+            return Vec::new();
+        };
+        let inputs = self.tensors.inputs.iter().map(|spec| spec.name.as_str());
+        let is_of = |input: &&str| {
+            let number = input.strip_prefix(stem);
+            number.is_some_and(|number| number.parse::<u32>().is_ok())
+        };
+        inputs.filter(is_of).collect()
+    }
+
     fn argument(&self, argument: &Argument) -> Result<Json, String> {
         Ok(match argument {
             Argument::Tensor(name, shape) => self.tensor(name, shape.as_deref())?,
@@ -207,10 +234,7 @@ impl Known<'_> {
                 json!({ "value": plain(&value) })
             }
             Argument::Literal(value) => json!({ "value": value }),
-            Argument::List(items) => {
-                let items = items.iter().map(|item| self.argument(item));
-                json!({ "list": items.collect::<Result<Vec<_>, _>>()? })
-            }
+            Argument::List(items) => json!({ "list": self.arguments(items)? }),
         })
     }
 

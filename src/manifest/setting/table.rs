@@ -549,6 +549,17 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
         },
     ),
     setting(
+        "report.more_baselines",
+        "further backends that economics holds the loops of their problems against",
+        &Elsewhere {
+            get: |manifest| {
+                let names = &manifest.report.more_baselines;
+                (!names.is_empty()).then(|| Data::texts(names))
+            },
+            schema: || json::list(json::string()),
+        },
+    ),
+    setting(
         "report.iterations",
         "iterations of the loop that economics is about",
         field!(Integer { from: 1, to: u32::MAX } of report.iterations),

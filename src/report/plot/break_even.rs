@@ -10,7 +10,7 @@ use super::{Drawn as Made, Slice, describe};
 use crate::economics::{Comparison, Crossing, Kernels, Loop, Start};
 use crate::manifest::settings::ITERATIONS;
 use crate::report::chart::{Axis, Caption, Chart, Lines, Mark, Point, Scale, Series, dashed};
-use crate::report::loops::{Body, Problem, baseline_of, problems};
+use crate::report::loops::{Body, Problem, baselines_of, problems};
 
 /// Points of a line: enough for a curve.
 const POINTS: u32 = 120;
@@ -24,8 +24,9 @@ pub(super) fn break_even(slice: &Slice<'_>) -> Option<Made> {
     let frame = slice.frame();
     let sizes = slice.request.layout.sizes_of_rows();
     let held = fix_dimensions(frame, &slice.rows, "", &sizes);
-    let baseline = baseline_of(slice.request.baseline);
-    let problems = problems(frame, &held.rows, baseline);
+    let baselines = baselines_of(slice.request.baseline, slice.request.more_baselines);
+    let baseline = baselines[0];
+    let problems = problems(frame, &held.rows, &baselines);
     if problems.is_empty() {
         let is_baseline = |row: &usize| *frame.entries[*row].backend == *baseline;
         if slice.request.baseline.is_none() && !slice.rows.iter().any(is_baseline) {
@@ -48,8 +49,9 @@ pub(super) fn break_even(slice: &Slice<'_>) -> Option<Made> {
     };
     caption.notes.push(note.to_owned());
     if !drawn.crossings.is_empty() {
+        let passed = baselines.join(" or ");
         caption.notes.push(format!(
-            "Rings: a backend passes {baseline} for good, after so many iterations; bars: the interval."
+            "Rings: a backend passes {passed} for good, after so many iterations; bars: the interval."
         ));
     }
     Some(Ok(drawn.chart(caption)))
@@ -80,7 +82,7 @@ impl Drawn {
             for kernels in [Kernels::Cached, Kernels::Compiled] {
                 // Without anything to compile, both lines are one.
                 let is_compiled = kernels == Kernels::Compiled;
-                if is_compiled && price.compile_ns == 0.0 {
+                if is_compiled && !price.compiles() {
                     continue;
                 }
                 if let Some(held) = price.begin(kernels, first) {

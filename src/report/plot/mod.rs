@@ -39,6 +39,8 @@ pub struct Request<'r> {
     pub section: &'r str,
     /// The backend that ratios are relative to.
     pub baseline: Option<&'r str>,
+    /// Further backends that loops are held against.
+    pub more_baselines: &'r [String],
     /// The section's columns.
     pub layout: &'r Layout,
     /// Names of lines, in the order of their colours.

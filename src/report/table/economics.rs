@@ -8,7 +8,7 @@ use crate::economics::{
     BreakEven, Comparison, Crossing, Kernels, Loop, Priced, Start, is_same_program,
 };
 use crate::report::frame::{Frame, MACHINE};
-use crate::report::loops::{Problem, baseline_of, problems};
+use crate::report::loops::{Problem, baselines_of, problems};
 use crate::row::entry::DIMENSIONS;
 
 /// Name of the table.
@@ -29,13 +29,17 @@ pub(super) fn is_of_single_problems(request: &Request<'_>) -> bool {
 /// `economics.csv`.
 pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
     let frame = request.frame;
-    let baseline = baseline_of(request.baseline);
-    let problems = problems(frame, request.rows, baseline);
+    let baselines = baselines_of(request.baseline, request.more_baselines);
+    let baseline = match baselines.as_slice() {
+        [one] => format!("`{one}`"),
+        _ => "the baseline".to_owned(),
+    };
+    let problems = problems(frame, request.rows, &baselines);
     if problems.is_empty() {
         return None;
     }
-    let names = Names::of(frame);
-    let title = format!("When compiling pays, against `{baseline}`");
+    let names = Names::of(frame, baselines.len() > 1);
+    let title = format!("When compiling pays, against {baseline}");
     let mut table = Table::new(NAME, title);
     names.columns(&mut table);
     table
@@ -56,7 +60,7 @@ pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
     let mut iterations = BTreeSet::new();
     for Problem { baseline, others } in &problems {
         for (start, cells) in of_baseline(&baseline.price, request.iterations) {
-            let mut line = names.cells(frame, baseline.row, start);
+            let mut line = names.cells(frame, baseline.row, None, start);
             line.extend(cells);
             line.resize(table.columns.len(), Cell::Empty);
             table.rows.push(line);
@@ -71,13 +75,13 @@ pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
                 let programs = [baseline.row, other.row].map(|row| program_of(frame, row));
                 let found = found.of_same_program(is_same_program(programs[0], programs[1]));
                 iterations.insert(found.iterations);
-                let mut line = names.cells(frame, other.row, start);
+                let mut line = names.cells(frame, other.row, Some(baseline.row), start);
                 line.extend(comparison_cells(&found));
                 table.rows.push(line);
             }
         }
     }
-    notes(&mut table, baseline, &iterations);
+    notes(&mut table, &baseline, &iterations);
     let mut compiled = request.rows.iter().map(|&row| &frame.entries[row].compile);
     if compiled.all(|compile| compile.kernels == 0) {
         let note = "no kernels were compiled: all programs call libraries and builtins alone";
@@ -105,10 +109,12 @@ struct Names<'f> {
     words: Vec<&'static str>,
     /// By workload, the parameters in which its problems differ.
     parameters: BTreeMap<&'f str, Vec<&'f str>>,
+    /// There are several baselines: a column names the one of a comparison.
+    has_baseline: bool,
 }
 
 impl<'f> Names<'f> {
-    fn of(frame: &'f Frame<'_>) -> Self {
+    fn of(frame: &'f Frame<'_>, has_baseline: bool) -> Self {
         let differs = |name: &&str| frame.dimension(name).is_some();
         let is_condition = |name: &&str| !["workload", "phase", "backend"].contains(name);
         let conditions = DIMENSIONS.into_iter().chain([MACHINE]);
@@ -134,6 +140,7 @@ impl<'f> Names<'f> {
                 .map(|(workload, rows)| (workload, of_workload(&rows)))
                 .filter(|(_, names): &(&str, Vec<&str>)| !names.is_empty())
                 .collect(),
+            has_baseline,
         }
     }
 
@@ -142,10 +149,19 @@ impl<'f> Names<'f> {
         if !self.parameters.is_empty() {
             table.plain(["problem"]);
         }
+        if self.has_baseline {
+            table.plain(["baseline"]);
+        }
     }
 
-    /// The cells that name a row.
-    fn cells(&self, frame: &Frame<'_>, row: usize, start: Start) -> Vec<Cell> {
+    /// The cells that name a row, and the row of the baseline that it is compared with.
+    fn cells(
+        &self,
+        frame: &Frame<'_>,
+        row: usize,
+        baseline: Option<usize>,
+        start: Start,
+    ) -> Vec<Cell> {
         let words = self.words.iter();
         let mut line: Vec<Cell> = words
             .map(|name| Cell::from(frame.value(row, name)))
@@ -162,6 +178,10 @@ impl<'f> Names<'f> {
                 true => Cell::Empty,
                 false => Cell::word(named.join(" ")),
             });
+        }
+        if self.has_baseline {
+            let name = |row: usize| Cell::word(&frame.entries[row].backend);
+            line.push(baseline.map_or(Cell::Empty, name));
         }
         let backend = &frame.entries[row].backend;
         line.extend([Cell::word(backend), Cell::word(start.name())]);
@@ -234,11 +254,11 @@ fn notes(table: &mut Table, baseline: &str, iterations: &BTreeSet<u64>) {
     table.notes.extend([
         format!(
             "totals: of {} iterations (`report.iterations`); warmup: what comes before the steady iterations: \
-             kernels (compiled, or read from the cache), preparing, first runs",
+             kernels (compiled, or read from the cache), preparing, first runs; not importing libraries",
             counts.join(" and ")
         ),
         format!(
-            "start: `cold`, both are compiled; `baseline_cached`, the kernels of `{baseline}` are there, as \
+            "start: `cold`, both are compiled; `baseline_cached`, the kernels of {baseline} are there, as \
              an eager framework ships its own; `warm`, both are in the cache"
         ),
         "intervals of warmup and totals: from starts in processes of their own (`measure.fresh_starts`); none where a \

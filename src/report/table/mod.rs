@@ -171,6 +171,8 @@ pub struct Request<'r> {
     pub rows: &'r [usize],
     /// The backend that ratios are relative to.
     pub baseline: Option<&'r str>,
+    /// Further backends that loops are held against.
+    pub more_baselines: &'r [String],
     /// Iterations of the loop in tables of economics.
     pub iterations: u32,
     /// The section's columns.

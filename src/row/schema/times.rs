@@ -221,6 +221,40 @@ pub(super) const STARTING: &[Column] = &[
         |entry| float(entry.fresh_starting?.interval_ns?.1),
         with_another,
     ),
+    number(
+        "cold_start_ns",
+        "as start_ns, of a function in Python whose libraries have nothing compiled in their caches \
+         (empty for other backends)",
+        STARTS,
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_entry(
+        |entry| float(entry.cold_starting?.median_ns),
+        read_cold_starting,
+    ),
+    number(
+        "cold_start_low_ns",
+        "lower end of the interval of `cold_start_ns` (empty of one start)",
+        STARTS,
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_entry(
+        |entry| float(entry.cold_starting?.interval_ns?.0),
+        with_another,
+    ),
+    number(
+        "cold_start_high_ns",
+        "upper end of the interval of `cold_start_ns` (empty of one start)",
+        STARTS,
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_entry(
+        |entry| float(entry.cold_starting?.interval_ns?.1),
+        with_another,
+    ),
 ];
 
 fn read_again(entry: &mut Entry, field: &mut Field<'_>) -> Result<(), TableError> {
@@ -249,23 +283,35 @@ fn read_first_runs(found: &mut Measurement, field: &mut Field<'_>) -> Result<(),
 }
 
 fn read_fresh_starting(entry: &mut Entry, field: &mut Field<'_>) -> Result<(), TableError> {
+    entry.fresh_starting = starting(entry, field, ["start_low_ns", "start_high_ns"])?;
+    Ok(())
+}
+
+fn read_cold_starting(entry: &mut Entry, field: &mut Field<'_>) -> Result<(), TableError> {
+    entry.cold_starting = starting(entry, field, ["cold_start_low_ns", "cold_start_high_ns"])?;
+    Ok(())
+}
+
+/// The costs of starts whose median is this field, and whose interval has these ends.
+fn starting(
+    entry: &Entry,
+    field: &mut Field<'_>,
+    [low, high]: [&'static str; 2],
+) -> Result<Option<Starting>, TableError> {
     if entry.measurement.is_none() {
-        return Ok(());
+        return Ok(None);
     }
-    let processes = field.sibling("fresh_starts").count()?;
+    let processes: Option<u32> = field.sibling("fresh_starts").count()?;
     let iterations = field.sibling("start_runs").count()?;
     let median_ns = field.amount()?;
-    let low_ns = field.sibling("start_low_ns").amount()?;
-    let high_ns = field.sibling("start_high_ns").amount()?;
-    if let (Some(processes @ 1..), Some(iterations), Some(median_ns)) =
-        (processes, iterations, median_ns)
-    {
-        entry.fresh_starting = Some(Starting {
-            processes,
-            iterations,
-            median_ns,
-            interval_ns: low_ns.zip(high_ns),
-        });
-    }
-    Ok(())
+    let low_ns = field.sibling(low).amount()?;
+    let high_ns = field.sibling(high).amount()?;
+    let processes = processes.filter(|processes| *processes > 0);
+    let known = processes.zip(iterations).zip(median_ns);
+    Ok(known.map(|((processes, iterations), median_ns)| Starting {
+        processes,
+        iterations,
+        median_ns,
+        interval_ns: low_ns.zip(high_ns),
+    }))
 }

@@ -87,6 +87,11 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
         ("leaves", "error", "it ended the interpreter: exit(done)"),
         ("dies", "crashed", "signal 11 (segmentation fault)"),
         ("greedy", "oom", "MemoryError"),
+        (
+            "elsewhere",
+            "unavailable",
+            "NotImplementedError: on another kind of device",
+        ),
         ("needs_more", "unavailable", "package_that_is_nowhere"),
         (
             "absent",

@@ -1,8 +1,15 @@
 //! PyTorch on a CPU: functions of a package, of a file, and gradients.
 
+use std::path::{Path, PathBuf};
+
 use super::{copied, rows};
-use crate::place::text;
+use crate::place::{Place, text};
 use crate::support::has_package;
+
+fn manifest(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    root.join("manifests").join(name)
+}
 
 #[test]
 fn pytorch_computes_what_the_oracle_says() {
@@ -20,6 +27,10 @@ fn pytorch_computes_what_the_oracle_says() {
         "torch_softmax both",
         "of_file forward",
         "own_gradient backward",
+        "of_series forward",
+        "of_sum forward",
+        "of_sum backward",
+        "of_sum both",
     ] {
         let row = &rows[name];
         assert_eq!(
@@ -31,4 +42,89 @@ fn pytorch_computes_what_the_oracle_says() {
         );
         assert_eq!(row["checked"], "full", "{name}");
     }
+}
+
+#[test]
+fn published_code_is_judged_or_says_what_it_lacks() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let needed = ["torch", "flash_semicrf"].map(|package| has_package(package, package));
+    let folder = Place::new("");
+    let manifest = manifest("semicrf-torch.toml");
+    let small = ["--T=9", "--K=4", "--C=3", "--set=measure.repeats=15"];
+    let which = [
+        "run",
+        manifest.to_str().unwrap(),
+        "--device=cpu",
+        "--case=successor",
+    ];
+    let ran = folder.sweeper(&[&which[..], &small].concat());
+    let rows = rows(&folder);
+    for phase in ["forward", "both"] {
+        let of = |backend: &str| &rows[&format!("{backend} {phase}")];
+        assert_eq!(of("fused")["status"], "ok", "{}", text(&ran));
+        let [ours, triton] = ["flash_pytorch", "flash_triton"].map(of);
+        let (status, reason) = match needed {
+            [true, true] => ("ok", ""),
+            [true, false] => (
+                "unavailable",
+                "which is not here: pip install flash-semicrf",
+            ),
+            [false, _] => (
+                "unavailable",
+                "the package `torch`, which is not here: install it for",
+            ),
+        };
+        assert_eq!(ours["status"], status, "{}", ours["reason"]);
+        assert!(ours["reason"].contains(reason), "{}", ours["reason"]);
+        let has_all = needed == [true, true];
+        let reason = if has_all {
+            "Triton's kernels run on a GPU"
+        } else {
+            reason
+        };
+        assert_eq!(triton["status"], "unavailable");
+        assert!(triton["reason"].contains(reason), "{}", triton["reason"]);
+        assert!(!has_all || ours["checked"] == "full");
+    }
+}
+
+#[test]
+fn loops_of_pytorch_have_a_price() {
+    if !has_package("torch", "torch") {
+        return;
+    }
+    let folder = Place::new("");
+    let manifest = manifest("economics-torch.toml");
+    let ran = folder.sweeper(&[
+        "run",
+        manifest.to_str().unwrap(),
+        "--device=cpu",
+        "--case=mlp",
+        "--set=case.mlp.backends=[\"eager\", \"compiled\", \"torch_mlp\"]",
+        "--set=measure.repeats=3",
+        "--set=measure.fresh_starts=2",
+    ]);
+    let rows = rows(&folder);
+    let number = |row: &str, column: &str| rows[row][column].parse::<f64>().ok();
+    let (torch, eager) = ("torch_mlp both", "eager both");
+    assert_eq!(rows[torch]["checked"], "full", "{}", text(&ran));
+    assert!(number(torch, "cold_start_ns") > Some(0.0));
+    assert!(number(torch, "start_ns") < number(torch, "import_ns"));
+    assert_eq!(number(eager, "cold_start_ns"), None);
+    let report = folder.sweeper(&[
+        "report",
+        "--no-plots",
+        folder.run_folder().to_str().unwrap(),
+    ]);
+    let table = folder.read("report/economics.csv");
+    let lines = |start: &str| table.lines().filter(|line| line.starts_with(start)).count();
+    assert_eq!(
+        lines("mlp,both,torch_mlp,eager,"),
+        3,
+        "{}\n{table}",
+        text(&report)
+    );
+    assert_eq!(lines("mlp,both,eager,torch_mlp,"), 3, "{table}");
 }

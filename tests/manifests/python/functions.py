@@ -13,6 +13,21 @@ def softmax_backward(x, grad_out):
     return y * (grad_out - (grad_out * y).sum(dim=-1, keepdim=True))
 
 
+def product(x, *factors):
+    for factor in factors:
+        x = x @ factor
+    return x
+
+
+def chain(cum_scores, transition, duration_bias):
+    """A semi-Markov CRF whose segments are all of length 1, over whole sequences."""
+    alpha = torch.zeros_like(cum_scores[:, 0])
+    for t in range(cum_scores.shape[1] - 1):
+        score = cum_scores[:, t + 1] - cum_scores[:, t] + duration_bias[1]
+        alpha = torch.logsumexp(alpha[:, :, None] + transition, dim=1) + score
+    return torch.logsumexp(alpha, dim=1)
+
+
 class Doubling:
     """Not called when a file's definitions alone are loaded."""
 

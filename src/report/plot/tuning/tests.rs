@@ -22,6 +22,7 @@ fn plots(entries: Vec<Entry>) -> Vec<Plot<Drawn>> {
         rows: &rows,
         section: "",
         baseline: None,
+        more_baselines: &[],
         layout: &layout,
         series: &[],
     };

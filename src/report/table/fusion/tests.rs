@@ -57,6 +57,7 @@ fn table(sources: &[Source]) -> Option<Table> {
         frame: &frame,
         rows: &rows,
         baseline: None,
+        more_baselines: &[],
         iterations: 100,
         layout: &layout,
     })

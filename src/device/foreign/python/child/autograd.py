@@ -35,7 +35,7 @@ class Gradients:
         missing = [name for name in self.by if name not in self.leaves]
         if missing:
             raise faults.Refused("error", f"`{missing[0]}` is no argument: it has no gradient")
-        self.incoming = [program.given[name] for name in gradient["incoming"]] or None
+        self.incoming = [program.given[name] for name in gradient.get("incoming", [])]
 
     def outputs(self):
         program = self.program
@@ -44,9 +44,10 @@ class Gradients:
 
     def by_leaves(self, outputs):
         roots = [outputs[place] for place in self.of]
-        incoming = self.incoming
-        if incoming is not None:
-            incoming = [held.reshape(root.shape) for held, root in zip(incoming, roots)]
+        if not self.incoming:
+            # Made once: the gradient at a result is given, and not computed by the function.
+            self.incoming = [self.torch.ones_like(root) for root in roots]
+        incoming = [held.reshape(root.shape) for held, root in zip(self.incoming, roots)]
         leaves = [self.leaves[name] for name in self.by]
         return list(self.torch.autograd.grad(roots, leaves, incoming))
 

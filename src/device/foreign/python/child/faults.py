@@ -15,7 +15,7 @@ class Refused(Exception):
 
 # Names of exception classes, of whatever library, by the status that they mean.
 CLASSES = {
-    "unavailable": {"ModuleNotFoundError"},
+    "unavailable": {"ModuleNotFoundError", "NotImplementedError"},
     "oom": {"MemoryError", "OutOfMemoryError", "XlaOutOfMemoryError"},
     "compile_error": {
         "SyntaxError",
@@ -39,6 +39,8 @@ CLASSES = {
 
 # Words in messages, where the class says nothing.
 WORDS = [
+    # Triton without a GPU.
+    ("unavailable", ["0 active drivers"]),
     ("crashed", ["illegal memory access", "an illegal instruction", "misaligned address",
                  "unspecified launch failure", "device-side assert", "hardware stack error"]),
     ("oom", ["RESOURCE_EXHAUSTED", "CUDA out of memory", "out of memory", "Unable to allocate"]),
@@ -91,5 +93,8 @@ def place_of(error, files):
 def import_error(error, what):
     """An import that failed: a package that is not here, or a file that is wrong."""
     if isinstance(error, ModuleNotFoundError):
-        return Refused("unavailable", f"{what} needs the package `{error.name}`, which is not here")
+        said = str(error)
+        # A source may say itself how a package is installed.
+        help = f"install it for {sys.executable}" if said.startswith("No module named") else said
+        return Refused("unavailable", f"{what} needs the package `{error.name}`, which is not here: {help}")
     return error
