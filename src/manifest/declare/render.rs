@@ -9,6 +9,7 @@ use crate::manifest::print;
 use crate::manifest::python_files::PythonFiles;
 use crate::manifest::section::Context;
 use crate::manifest::tree::{Entry, Node, Raw, Table};
+use crate::manifest::variables;
 use sweeper_program::Value;
 
 /// Keys with their values as TOML.
@@ -318,7 +319,10 @@ fn value(cx: &Context<'_>, node: &Node, is_path: bool) -> String {
         Raw::Int(value) => value.to_string(),
         Raw::Float(value) => print::value(&Value::Float(*value)),
         Raw::Text(text) if is_path && text != super::command::IN_SCRATCH => {
-            let path = cx.in_folder(node.at, text.as_ref());
+            // A variable may hold an absolute path.
+            let expanded = variables::expand(text, &cx.sources.environment);
+            let expanded = expanded.ok().filter(|path| Path::new(path).is_absolute());
+            let path = cx.in_folder(node.at, expanded.as_ref().unwrap_or(text).as_ref());
             let path = std::path::absolute(&path).unwrap_or(path);
             print::value(&Value::from(&*path.to_string_lossy()))
         }

@@ -87,3 +87,22 @@ fn another_interpreter_is_another_run_and_a_rerun_says_so() {
     let row = &rows(&folder)["right forward"];
     assert_eq!(row["status"], "ok");
 }
+
+#[test]
+fn a_folder_that_a_variable_names_stays_where_it_is() {
+    let folder = copied();
+    let manifest = folder.path("torch.toml");
+    let held = fs::read_to_string(&manifest).unwrap();
+    let held = held.replace("[python]", "[python]\npath = [\"${PACKAGES:-packages}\"]");
+    fs::write(&manifest, held).unwrap();
+    for (value, expected) in [
+        ("/some/where", "path = [\"/some/where\"]"),
+        ("", "/${PACKAGES:-packages}\"]"),
+    ] {
+        let mut check = folder.command(&["check", "--resolved", "torch.toml"]);
+        let shown = check.env("PACKAGES", value).output().unwrap();
+        let shown = text(&shown);
+        let line = shown.lines().find(|line| line.starts_with("path = "));
+        assert!(line.is_some_and(|line| line.contains(expected)), "{shown}");
+    }
+}
