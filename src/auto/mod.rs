@@ -2,9 +2,9 @@
 //! runs, where that pays.
 //!
 //! [`driver`] runs a loop, [`decide`] weighs gains and prices, [`turns`] finds out whether the
-//! program is faster, [`memory`] keeps what was found out beside the kernels. Loops are found by the compiler's stream of operations, behind
-//! [`sweeper_program::workload::Dispatcher`]; kernels are compiled by
-//! [`crate::compile::background`].
+//! program is faster, [`memory`] keeps what was found out beside the kernels. Loops are found by the
+//! compiler's stream of operations, behind [`sweeper_program::workload::Dispatcher`]; kernels are
+//! compiled by [`crate::compile::background`].
 
 mod decide;
 mod driver;
@@ -29,7 +29,7 @@ use memory::{Decision, Memory, Remembered};
 
 /// Iterations of the loop that is run to see that results stay right when the program takes over;
 /// it does so in the middle.
-const SWITCHED_ITERATIONS: u32 = 6;
+pub const SWITCHED_ITERATIONS: u32 = 6;
 
 /// Operations that are recorded at most to find out how long detecting takes.
 const MOST_RECORDED: usize = 1 << 20;

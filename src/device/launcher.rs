@@ -1,8 +1,8 @@
 //! Loops whose launches are chosen one after another.
 //!
-//! A program that is run as a loop always launches all of its steps. A [`LoopDriver`] decides before
-//! each launch, as the dispatcher of an eager framework does: it runs parts of programs, and may
-//! load others while the loop runs.
+//! A program that is run as a loop always launches all of its steps. A [`LoopDriver`] decides
+//! before each launch, as the dispatcher of an eager framework does: it runs parts of programs, and
+//! may load others while the loop runs.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};

@@ -252,8 +252,8 @@ pub trait Device {
         self.drive(program, &mut whole)
     }
 
-    /// Runs a loop whose launches `driver` chooses, as [`run_loop`](Device::run_loop) does: it begins
-    /// with the given tensors of `program`.
+    /// Runs a loop whose launches `driver` chooses, as [`run_loop`](Device::run_loop) does: it
+    /// begins with the given tensors of `program`.
     ///
     /// # Errors
     /// Those of the driver; a device that has no such loops.

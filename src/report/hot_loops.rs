@@ -20,6 +20,13 @@ pub(super) struct Length {
     pub(super) auto: Option<usize>,
 }
 
+impl Length {
+    /// All its rows.
+    pub(super) fn rows(&self) -> impl Iterator<Item = usize> + use<> {
+        [self.eager, self.compiled, self.auto].into_iter().flatten()
+    }
+}
+
 /// Loops of one problem, by their iterations.
 pub(super) type Loops = BTreeMap<u32, Length>;
 

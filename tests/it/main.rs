@@ -52,6 +52,8 @@ mod cli;
 mod report;
 /// Answers to the operations guide and the compilation guide.
 mod economics;
+/// Loops that become compiled while they run.
+mod auto;
 /// The page of a report, in a real browser.
 mod page;
 /// The CUDA device, where there is one.

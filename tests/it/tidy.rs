@@ -16,12 +16,12 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 84000),
+    ("src", 87000),
     ("kernels/program/src", 4000),
     ("kernels/compiler/src", 30000),
-    ("kernels/workloads/src", 17700),
+    ("kernels/workloads/src", 18100),
     ("cache/src", 6200),
-    ("tests/it", 19400),
+    ("tests/it", 20400),
 ];
 
 /// Private words for things that the field has names for, and these names.

@@ -36,7 +36,10 @@ impl<'a> InStream<'a> {
             self.addresses.resize(program.0 + 1, None);
         }
         if self.addresses[program.0].is_none() {
-            self.addresses[program.0] = Some(self.cuda.make_room(program)?);
+            let own = self.cuda.make_room(program)?;
+            // Given tensors may have moved to lie one after another.
+            self.addresses.fill(None);
+            self.addresses[program.0] = Some(own);
         }
         let loaded = &self.cuda.programs[program.0];
         let addresses = self.addresses[program.0].as_deref().unwrap_or_default();

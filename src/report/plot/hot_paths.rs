@@ -1,9 +1,9 @@
 //! Time of a loop over its iterations, by `auto` and by both programs that it decides between; the
 //! switch is marked, and where compiling first would have paid.
 
-use super::fixed::fix_dimensions;
+use super::fixed::FixedDimensions;
 use super::over::{Value, time_unit};
-use super::{Drawn, Slice, describe};
+use super::{Drawn, Plot, Request, Slice, describe};
 use crate::report::chart::{Axis, Chart, Lines, Mark, Point, Scale, Series, dashed};
 use crate::report::hot_loops::{Length, Loops, hot_path, problems, total_ns};
 use crate::report::table::means::LogInterval;
@@ -15,13 +15,39 @@ struct Line {
     points: Vec<(u32, LogInterval)>,
 }
 
-/// Time of loops of all lengths; nothing where no loop decided itself.
-pub(super) fn hot_paths(slice: &Slice<'_>) -> Option<Drawn> {
-    let frame = slice.frame();
-    let sizes = slice.request.layout.sizes_of_rows();
-    let held = fix_dimensions(frame, &slice.rows, "mode", &sizes);
-    let found = problems(frame, &held.rows, slice.request.baseline);
-    let loops = found.into_iter().max_by_key(Loops::len)?;
+/// The name of the plots.
+pub(super) const NAME: &str = "hot_paths";
+
+/// A plot for each problem whose loops decided themselves, at some length.
+pub(super) fn hot_paths(request: &Request<'_>) -> Vec<Plot<Drawn>> {
+    let frame = request.frame;
+    let besides = ["backend", "mode"];
+    let names = [frame.words(&besides), frame.sizes(&besides)].concat();
+    let found = problems(frame, request.rows, request.baseline);
+    let plots = found.into_iter().filter_map(|loops| {
+        let rows: Vec<usize> = loops.values().flat_map(Length::rows).collect();
+        let first = *rows.first()?;
+        let values = names.iter().filter_map(|name| frame.value(first, name));
+        let values: Vec<String> = values.map(|value| value.to_string()).collect();
+        let suffix: String = values.iter().map(|value| format!("_{value}")).collect();
+        let slice = Slice {
+            request,
+            rows,
+            question: values.join(", "),
+        };
+        Some(Plot {
+            name: crate::report::files::file_name(&format!("{NAME}{suffix}")),
+            chart: Ok(chart(&slice, &loops)),
+        })
+    });
+    plots.collect()
+}
+
+fn chart(slice: &Slice<'_>, loops: &Loops) -> Chart {
+    let held = FixedDimensions {
+        rows: slice.rows.clone(),
+        ..FixedDimensions::default()
+    };
     let mut lines: Vec<Line> = Vec::new();
     let rows: [fn(&Length) -> Option<usize>; 3] = [
         |length| length.eager,
@@ -29,9 +55,9 @@ pub(super) fn hot_paths(slice: &Slice<'_>) -> Option<Drawn> {
         |length| length.auto,
     ];
     for row in rows {
-        lines.extend(line(slice, &loops, row));
+        lines.extend(line(slice, loops, row));
     }
-    let first = compiled_first(slice, &loops);
+    let first = compiled_first(slice, loops);
     lines.extend(first.map(|(line, _)| line));
     let values = lines.iter().flat_map(|line| {
         line.points.iter().map(|(at, value)| Value {
@@ -48,13 +74,13 @@ pub(super) fn hot_paths(slice: &Slice<'_>) -> Option<Drawn> {
          program; compiling first is as fast as not compiling."
             .to_owned(),
     );
-    let marks = marks(slice, &loops).into_iter().map(|(x, ns, label)| Mark {
+    let marks = marks(slice, loops).into_iter().map(|(x, ns, label)| Mark {
         x,
         y: ns / factor,
         ends: None,
         label,
     });
-    Some(Ok(Chart::Lines(Lines {
+    Chart::Lines(Lines {
         caption,
         x: Axis {
             label: "iterations".to_owned(),
@@ -67,7 +93,7 @@ pub(super) fn hot_paths(slice: &Slice<'_>) -> Option<Drawn> {
         series: lines.into_iter().map(|line| series(line, factor)).collect(),
         rules: Vec::new(),
         marks: marks.collect(),
-    })))
+    })
 }
 
 /// The line of the rows that `row` picks.

@@ -164,19 +164,19 @@ const PLOTS: &[Kind] = &[
     kind("feasibility", feasible::feasibility),
     kind("roofline", roofline::roofline),
     kind("break_even", break_even::break_even),
-    Kind {
-        has_word: false,
-        ..kind("hot_paths", hot_paths::hot_paths)
-    },
     kind("tuning", tuning::tuning),
 ];
 
 /// The plots of all rows at once, as far as their names are `wanted`.
 pub fn of_report(request: &Request<'_>, wanted: impl Fn(&str) -> bool) -> Vec<Plot<Drawn>> {
-    match wanted(fusion::NAME) {
-        true => fusion::fusion_speedup(request),
-        false => Vec::new(),
+    let mut plots = Vec::new();
+    if wanted(fusion::NAME) {
+        plots.extend(fusion::fusion_speedup(request));
     }
+    if wanted(hot_paths::NAME) {
+        plots.extend(hot_paths::hot_paths(request));
+    }
+    plots
 }
 
 /// The plots of a section, as far as their names are `wanted`.

@@ -1,0 +1,276 @@
+//! The backend `auto`, as people run it: loops on this machine's processors.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::place::{Place, code, column, text};
+
+/// A sweep of loops of a workload; `more` are keys of its case, `measure` of `[measure]`.
+fn manifest(workload: &str, phase: &str, more: &str, measure: &str) -> String {
+    format!(
+        "schema = 1\nname = \"hot\"\n[case.{workload}]\nworkload = \"{workload}\"\n\
+         backends = [\"auto\"]\nphases = [\"{phase}\"]\n{more}\n[device]\nuse = \"cpu\"\n\
+         [measure]\nrepeats = 1\nwarmup = 0\n{measure}\n"
+    )
+}
+
+/// Runs the sweep, and yields `records.csv`.
+fn records(place: &Place) -> String {
+    let output = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    place.read("records.csv")
+}
+
+fn only(csv: &str, name: &str) -> String {
+    let values = column(csv, name);
+    assert_eq!(values.len(), 1, "{values:?}");
+    values[0].clone()
+}
+
+fn number(csv: &str, name: &str) -> u64 {
+    let value = only(csv, name);
+    value.parse().unwrap_or_else(|_| panic!("{name}: {value}"))
+}
+
+/// Runs loops that are the longer the longer compiling takes here, until one of both was found to
+/// be faster; yields the records, and the loop's iterations.
+fn decided(place: &Place) -> (String, u64) {
+    for iterations in [3_000, 30_000, 300_000] {
+        let loops = format!("measure.loops=[{iterations}]");
+        let output = place.sweeper(&["run", "m.toml", "--set", &loops]);
+        assert_eq!(code(&output), 0, "{}", text(&output));
+        let csv = place.read("records.csv");
+        assert_eq!(only(&csv, "status"), "ok", "{}", only(&csv, "reason"));
+        let outcome = only(&csv, "hot_outcome");
+        if ["kept", "back"].contains(&&*outcome) {
+            return (csv, iterations);
+        }
+        assert!(
+            ["short", "compiling", "trying"].contains(&&*outcome),
+            "{outcome}"
+        );
+        fs::remove_dir_all(place.path("results")).unwrap();
+    }
+    panic!("compiling takes too long");
+}
+
+/// The program is compiled whatever it costs, so that loops switch on every machine; whether it is
+/// faster, machines decide.
+#[test]
+fn loops_switch_to_a_compiled_program_and_stay_right() {
+    let small = "batch = 2\nlayers = 1\nheads = 2\nd_model = 16\nd_ff = 32\nvocabulary = 32\n\
+                 grid = { context = [8] }";
+    for (workload, phase, more) in [
+        ("mixed", "forward", ""),
+        ("mlp", "both", ""),
+        (
+            "gelu",
+            "both",
+            "grid = { batch = [8], sequence = [8], dimension = [32] }",
+        ),
+        ("transformer", "step", small),
+    ] {
+        let place = Place::new(&manifest(workload, phase, more, "hot_threshold = 3"));
+        let (csv, iterations) = decided(&place);
+        assert!(number(&csv, "hot_detected_at") < 40, "{workload}");
+        assert!(number(&csv, "hot_switched_at") > 3, "{workload}");
+        let replaced = number(&csv, "hot_replaced");
+        assert!(
+            (1..iterations).contains(&replaced),
+            "{workload}: {replaced}"
+        );
+        assert_eq!(only(&csv, "checked"), "full");
+    }
+}
+
+/// Three products in a row: nothing to fuse.
+#[test]
+fn a_loop_that_compiling_cannot_make_faster_is_not_compiled() {
+    let place = Place::new(&manifest("matmul_chain", "forward", "", "loops = [3000]"));
+    let csv = records(&place);
+    assert_eq!(only(&csv, "hot_outcome"), "worthless");
+    assert_eq!(number(&csv, "hot_replaced"), 0);
+    assert_eq!(number(&csv, "hot_regressions"), 0);
+}
+
+#[test]
+fn loops_are_needed() {
+    let place = Place::new(&manifest("mixed", "forward", "", ""));
+    let csv = records(&place);
+    assert_eq!(only(&csv, "status"), "skipped");
+    assert!(only(&csv, "reason").contains("`measure.loops`"));
+    let place = Place::new(&manifest("mixed", "backward", "", "loops = [10]"));
+    let csv = records(&place);
+    assert_eq!(only(&csv, "status"), "skipped");
+    assert!(only(&csv, "reason").contains("take the phase `both`"));
+}
+
+#[test]
+fn what_a_loop_found_out_is_remembered() {
+    let place = Place::new(&manifest("mixed", "forward", "", "hot_threshold = 3"));
+    let (first, iterations) = decided(&place);
+    let before = only(&first, "hot_outcome");
+    let listed = text(&place.sweeper(&["cache", "ls"]));
+    assert!(listed.contains(&format!("loop: {before}")), "{listed}");
+    fs::remove_dir_all(place.path("results")).unwrap();
+    let again = |more: &[&str]| {
+        let loops = format!("measure.loops=[{iterations}]");
+        let args = [&["run", "m.toml", "--set", &loops], more].concat();
+        let output = place.sweeper(&args);
+        assert_eq!(code(&output), 0, "{}", text(&output));
+        place.read("records.csv")
+    };
+    let second = again(&[]);
+    let after = only(&second, "hot_outcome");
+    match before.as_str() {
+        "kept" => {
+            assert_eq!(after, "remembered");
+            assert_eq!(number(&second, "hot_switched_at"), 1);
+            assert_eq!(number(&second, "hot_replaced"), iterations);
+        }
+        _ => {
+            assert_eq!(after, "back");
+            assert_eq!(number(&second, "hot_replaced"), 0);
+        }
+    }
+    let verified = place.sweeper(&["cache", "verify"]);
+    assert_eq!(code(&verified), 0, "{}", text(&verified));
+
+    // Without memory, a loop begins anew.
+    fs::remove_dir_all(place.path("results")).unwrap();
+    let third = again(&["--set", "measure.hot_memory=false"]);
+    assert_ne!(only(&third, "hot_outcome"), "remembered");
+    assert_ne!(only(&third, "hot_switched_at"), "1");
+    assert!(number(&third, "hot_detected_at") > 1);
+}
+
+/// A C compiler that does as `words` say once the file `mark` is there.
+fn compiler(place: &Place, words: &str) -> String {
+    let script = format!(
+        "#!/bin/sh\nif [ -e '{}' ]; then case \"$*\" in *-c*|*-shared*) {words};; esac; fi\n\
+         exec cc \"$@\"\n",
+        place.path("mark").display()
+    );
+    let path = place.path("cc-with-moods");
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_compiler_that_refuses_is_asked_once() {
+    let measure = "loops = [3000]\nhot_threshold = 3";
+    let place = Place::new(&manifest("mixed", "forward", "", measure));
+    let cc = compiler(&place, "echo 'no such register' >&2; exit 1");
+    let run = |args: &[&str]| {
+        let output = place.command(args).env("CC", &cc).output().unwrap();
+        assert_eq!(code(&output), 0, "{}", text(&output));
+    };
+    // Kernels of single operations are compiled before.
+    run(&["compile", "m.toml"]);
+    fs::write(place.path("mark"), "").unwrap();
+    for _ in 0..2 {
+        run(&["run", "m.toml"]);
+        let csv = place.read("records.csv");
+        assert_eq!(only(&csv, "status"), "ok", "single operations are right");
+        assert_eq!(only(&csv, "hot_outcome"), "failed");
+        let note = only(&csv, "hot_note");
+        assert!(note.contains("no such register"), "{note}");
+        assert_eq!(number(&csv, "hot_replaced"), 0);
+        fs::remove_dir_all(place.path("results")).unwrap();
+    }
+    let listed = text(&place.sweeper(&["cache", "ls"]));
+    assert_eq!(listed.matches("loop: failed").count(), 1, "{listed}");
+}
+
+/// Processes that compile beside a loop and that were started with a C compiler.
+fn compilers(cc: &str) -> Vec<String> {
+    let has = |process: &Path, file: &str, words: &str| {
+        let held = fs::read(process.join(file)).unwrap_or_default();
+        String::from_utf8_lossy(&held).contains(words)
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .map(|entry| entry.path())
+        .filter(|path| has(path, "cmdline", "\0compiler") && has(path, "environ", cc))
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_killed_compiler_costs_the_loop_nothing() {
+    let measure = "loops = [30000]\nhot_threshold = 3";
+    let place = Place::new(&manifest("mixed", "forward", "", measure));
+    let started = place.path("started");
+    let cc = compiler(&place, &format!("touch '{}'; sleep 60", started.display()));
+    let output = place
+        .command(&["compile", "m.toml"])
+        .env("CC", &cc)
+        .output();
+    assert_eq!(code(&output.unwrap()), 0);
+    fs::write(place.path("mark"), "").unwrap();
+    let mut command = place.command(&["run", "m.toml"]);
+    command.env("CC", &cc);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let start = Instant::now();
+    let mut killed = 0;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(start.elapsed() < Duration::from_secs(120), "it hangs");
+        if started.exists() {
+            for process in compilers(&cc) {
+                Command::new("kill")
+                    .args(["-9", &process])
+                    .status()
+                    .unwrap();
+                killed += 1;
+            }
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
+    assert!(status.success());
+    assert!(killed > 0, "no process compiled");
+    let csv = place.read("records.csv");
+    assert_eq!(only(&csv, "status"), "ok");
+    let outcome = only(&csv, "hot_outcome");
+    assert!(["failed", "compiling"].contains(&&*outcome), "{outcome}");
+    let listed = text(&place.sweeper(&["cache", "ls"]));
+    assert!(!listed.contains("loop:"), "another try may work: {listed}");
+    // The next run compiles as if nothing had been.
+    fs::remove_file(place.path("mark")).unwrap();
+    fs::remove_dir_all(place.path("results")).unwrap();
+    assert!(number(&decided(&place).0, "hot_replaced") > 0);
+    let verified = place.sweeper(&["cache", "verify"]);
+    assert_eq!(code(&verified), 0, "{}", text(&verified));
+}
+
+#[test]
+fn the_report_tells_of_loops() {
+    let text_of = manifest(
+        "mixed",
+        "forward",
+        "",
+        "loops = [1, 50, 2000]\nhot_threshold = 3",
+    )
+    .replace("[\"auto\"]", "[\"eager\", \"compiled\", \"auto\"]");
+    let place = Place::new(&text_of);
+    records(&place);
+    let output = place.sweeper(&["report", place.run_folder().to_str().unwrap()]);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    let report = place.run_folder().join("report");
+    let table = fs::read_to_string(report.join("hot_paths.csv")).unwrap();
+    assert_eq!(column(&table, "iterations"), ["1", "50", "2000"]);
+    assert!(
+        column(&table, "over_best")
+            .iter()
+            .all(|ratio| !ratio.is_empty())
+    );
+    assert!(report.join("hot_paths.pdf").exists());
+}
