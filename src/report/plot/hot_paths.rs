@@ -22,18 +22,23 @@ pub(super) const NAME: &str = "hot_paths";
 pub(super) fn hot_paths(request: &Request<'_>) -> Vec<Plot<Drawn>> {
     let frame = request.frame;
     let besides = ["backend", "mode"];
-    let names = [frame.words(&besides), frame.sizes(&besides)].concat();
+    let (words, sizes) = (frame.words(&besides), frame.sizes(&besides));
     let found = problems(frame, request.rows, request.baseline);
     let plots = found.into_iter().filter_map(|loops| {
         let rows: Vec<usize> = loops.values().flat_map(Length::rows).collect();
         let first = *rows.first()?;
-        let values = names.iter().filter_map(|name| frame.value(first, name));
-        let values: Vec<String> = values.map(|value| value.to_string()).collect();
-        let suffix: String = values.iter().map(|value| format!("_{value}")).collect();
+        let of = |name: &&str| Some((name.to_string(), frame.value(first, name)?));
+        let words = words.iter().filter_map(of);
+        let words = words.map(|(_, value)| [value.to_string(), value.to_string()]);
+        let sizes = sizes.iter().filter_map(of);
+        let sizes = sizes.map(|(name, value)| [format!("{name} = {value}"), value.to_string()]);
+        let parts: Vec<[String; 2]> = words.chain(sizes).collect();
+        let suffix: String = parts.iter().map(|[_, part]| format!("_{part}")).collect();
+        let question: Vec<&str> = parts.iter().map(|[said, _]| said.as_str()).collect();
         let slice = Slice {
             request,
             rows,
-            question: values.join(", "),
+            question: question.join(", "),
         };
         Some(Plot {
             name: crate::report::files::file_name(&format!("{NAME}{suffix}")),
