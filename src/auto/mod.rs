@@ -2,7 +2,7 @@
 //! runs, where that pays.
 //!
 //! [`driver`] runs a loop, [`decide`] weighs gains and prices, [`turns`] finds out whether the
-//! program is faster, [`memory`] keeps what was found out beside the kernels. Loops are found by the
+//! program is faster, [`memory`] keeps the decisions beside the kernels. Loops are found by the
 //! compiler's stream of operations, behind [`sweeper_program::workload::Dispatcher`]; kernels are
 //! compiled by [`crate::compile::background`].
 

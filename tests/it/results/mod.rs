@@ -9,6 +9,8 @@ mod crf;
 mod operations;
 /// Products, fusion, and when compiling pays.
 mod calibration;
+/// Loops that become compiled.
+mod hot_paths;
 /// Attention.
 mod attention;
 /// A Transformer language model.
@@ -94,6 +96,8 @@ const PARTS: &[Part] = &[
     }),
     ("economics", calibration::loops),
     ("break-even", calibration::break_even),
+    ("hot-paths-runs", hot_paths::runs),
+    ("hot-paths", hot_paths::totals),
     ("aa", comparisons::against_itself),
     ("aa-bench", comparisons::against_more_work),
 ];

@@ -1,0 +1,102 @@
+//! Loops that become compiled while they run.
+
+use super::record::{self, Rows};
+use super::table::{Table, three};
+
+const RECORD: &str = "2026-11-25-h100-hot-paths";
+
+/// Runs of the record: names of their files, and their loops.
+const RUNS: [(&str, &str); 4] = [
+    ("loops", "the compilation guide's workloads"),
+    ("million", "a million iterations"),
+    ("mlp", "a hundred thousand training steps"),
+    ("transformer", "a Transformer's training"),
+];
+
+/// The surroundings of each run.
+pub(super) fn runs() -> String {
+    let runs = RUNS.iter().map(|(name, loops)| {
+        let run = record::run(RECORD, &format!("{name}-"));
+        format!("{loops}:\n\n{run}")
+    });
+    runs.collect::<Vec<String>>().join("\n")
+}
+
+/// The loops of a run, with the phase and the iterations of each.
+const LOOPS: [(&str, &[(&str, &str)], &[u32]); 4] = [
+    (
+        "loops",
+        &[
+            ("matmul_chain", "forward"),
+            ("mlp", "both"),
+            ("attention_block", "forward"),
+            ("mixed", "forward"),
+        ],
+        &[1, 10, 100, 10_000],
+    ),
+    (
+        "million",
+        &[
+            ("matmul_chain", "forward"),
+            ("attention_block", "forward"),
+            ("mixed", "forward"),
+        ],
+        &[1_000_000],
+    ),
+    ("mlp", &[("mlp", "both")], &[100_000]),
+    ("transformer", &[("transformer", "step")], &[10, 100, 1000]),
+];
+
+/// Whole loops by all three, and what became of them.
+pub(super) fn totals() -> String {
+    let mut table = Table::new(&[
+        "loop",
+        "iterations",
+        "`eager` ms",
+        "`compiled` ms",
+        "`auto` ms",
+        "over `eager`",
+        "over the better",
+        "in the background ms",
+        "allowed ms",
+        "switch",
+        "outcome",
+    ]);
+    for (run, workloads, lengths) in LOOPS {
+        let rows = Rows::read(RECORD, &format!("{run}-records.csv"));
+        for (workload, phase) in workloads {
+            for &length in lengths {
+                let mode = format!("loop:{length}");
+                let of = |backend| {
+                    rows.one(&[
+                        ("workload", workload),
+                        ("phase", phase),
+                        ("mode", &mode),
+                        ("backend", backend),
+                        ("status", "ok"),
+                    ])
+                };
+                let total = |backend| of(backend).median() * f64::from(length) / 1e6;
+                let [eager, compiled, auto] = ["eager", "compiled", "auto"].map(total);
+                let better = eager.min(compiled);
+                let found = of("auto");
+                let background = found.number("hot_background_ns") / 1e6;
+                let switch = found.text("hot_switched_at");
+                table.line([
+                    (*workload).to_owned(),
+                    length.to_string(),
+                    three(eager),
+                    three(compiled),
+                    three(auto),
+                    format!("{:.2}", auto / eager),
+                    format!("{:.2}", auto / better),
+                    three(background),
+                    three(1.05 * better + background),
+                    if switch.is_empty() { "–" } else { switch }.to_owned(),
+                    found.text("hot_outcome").to_owned(),
+                ]);
+            }
+        }
+    }
+    table.text()
+}
