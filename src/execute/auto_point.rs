@@ -10,57 +10,68 @@ use super::verify::{ProblemInstance, Verdict};
 use crate::auto::{Auto, Place, SWITCHED_ITERATIONS};
 use crate::compile::CachePlace;
 use crate::device::{Device, DeviceError, Prepared};
-use crate::mode::Mode;
 use crate::row::outcome::{Checked, Outcome, Status};
 
-/// The dispatcher of a point whose loops decide themselves; none for any other.
+/// A loop that decides itself, before its program is prepared.
+pub(super) struct Undecided {
+    dispatcher: Box<dyn Dispatcher>,
+    /// The program that runs operation by operation.
+    program: Program,
+}
+
+/// The loop of a point whose backend decides itself; none for any other.
 ///
 /// # Errors
 /// The point's outcome: it has no loop.
-pub(super) fn dispatcher(
+pub(super) fn undecided(
     problem: &dyn Problem,
     point: &BlockPoint,
+    program: &Program,
     device: &dyn Device,
-) -> Result<Option<Box<dyn Dispatcher>>, Outcome> {
+) -> Result<Option<Undecided>, Outcome> {
     if !device.computes() {
         return Ok(None);
     }
     let canonical = CanonicalShape::new(point.canonical.iter().cloned());
     let target = device.target();
     let made = problem.dispatcher(&point.backend, point.phase, &canonical, &target);
-    let dispatcher = made.map_err(refused)?;
-    if dispatcher.is_some() && point.mode.iterations().is_none() {
+    let Some(dispatcher) = made.map_err(refused)? else {
+        return Ok(None);
+    };
+    if point.mode.iterations().is_none() {
         let reason = format!(
             "`{}` decides while a loop runs: say in `measure.loops` how many iterations it has",
             point.backend
         );
         return Err(Outcome::without_measurement(Status::Skipped, reason));
     }
-    Ok(dispatcher)
+    Ok(Some(Undecided {
+        dispatcher,
+        program: program.clone(),
+    }))
 }
 
-/// The loop of a point, with its program by single operations as it was prepared.
-///
-/// # Errors
-/// The point's outcome.
-pub(super) fn begin(
-    dispatcher: Box<dyn Dispatcher>,
-    (block, point): (&Block, &BlockPoint),
-    cache: Option<&CachePlace>,
-    eager: (&Program, Prepared),
-    device: &mut dyn Device,
-) -> Result<Auto, Outcome> {
-    let iterations = match point.mode {
-        Mode::Loop(iterations) => iterations,
-        Mode::Each(_) => 1,
-    };
-    let place = Place {
-        cache: cache.cloned(),
-        limit: block.settings.compile_limit,
-        rules: block.settings.auto,
-        eager,
-    };
-    Auto::new(dispatcher, place, iterations, device).map_err(failed)
+impl Undecided {
+    /// The loop, with its program as it was prepared.
+    ///
+    /// # Errors
+    /// The point's outcome.
+    pub(super) fn begin(
+        self,
+        (block, point): (&Block, &BlockPoint),
+        cache: Option<&CachePlace>,
+        prepared: Prepared,
+        device: &mut dyn Device,
+    ) -> Result<Auto, Outcome> {
+        let iterations = point.mode.iterations().unwrap_or(1);
+        let place = Place {
+            cache: cache.cloned(),
+            limit: block.settings.compile_limit,
+            rules: block.settings.auto,
+            eager: (&self.program, prepared),
+        };
+        Auto::new(self.dispatcher, place, iterations, device).map_err(failed)
+    }
 }
 
 /// Judges the last iteration of a loop, and a short loop in the middle of which the program takes

@@ -22,8 +22,15 @@ pub(super) fn runs() -> String {
     runs.collect::<Vec<String>>().join("\n")
 }
 
-/// The loops of a run, with the phase and the iterations of each.
-const LOOPS: [(&str, &[(&str, &str)], &[u32]); 4] = [
+/// Loops of one run: workloads with their phases, and iterations.
+type Loops = (
+    &'static str,
+    &'static [(&'static str, &'static str)],
+    &'static [u32],
+);
+
+/// All loops of the record.
+const LOOPS: [Loops; 4] = [
     (
         "loops",
         &[

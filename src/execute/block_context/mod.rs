@@ -8,23 +8,23 @@ use std::time::Instant;
 use sweeper_program::workload::{AnswerSource, TensorSpec};
 use sweeper_program::{CanonicalShape, Phase, Problem, Program, Runner, Tensors};
 
-use super::answers::Answers;
-use super::audit::Audit;
-use super::auto_point;
-use super::block::Listener;
-use super::block_inputs::{BlockInputs, SmallerProblem, covering_phase};
-use super::device_oracle::DeviceOracle;
-use super::judge::Judge;
-use super::peer;
-use super::protocol::{Block, BlockPoint, Stage};
-use super::refused::{check_mode, failed, overwritten, refused, scripted, wrong};
-use super::sampling::Sampler;
-use super::tensors;
-use super::trial;
-use super::verify::{ProblemInstance, Verdict};
 use crate::auto::Auto;
 use crate::compile::CachePlace;
 use crate::device::{Artifact, Device, DeviceError, Job, Prepared, memory};
+use crate::execute::answers::Answers;
+use crate::execute::audit::Audit;
+use crate::execute::auto_point;
+use crate::execute::block::Listener;
+use crate::execute::block_inputs::{BlockInputs, SmallerProblem, covering_phase};
+use crate::execute::device_oracle::DeviceOracle;
+use crate::execute::judge::Judge;
+use crate::execute::peer;
+use crate::execute::protocol::{Block, BlockPoint, Stage};
+use crate::execute::refused::{check_mode, failed, overwritten, refused, scripted, wrong};
+use crate::execute::sampling::Sampler;
+use crate::execute::tensors;
+use crate::execute::trial;
+use crate::execute::verify::{ProblemInstance, Verdict};
 use crate::row::outcome::{Cause, Checked, Flag, KernelUse, Measurement, Outcome, Status};
 
 /// Kernels by key.
@@ -252,9 +252,9 @@ impl<'a> BlockContext<'a> {
         if let Some(status) = point.scripted_status {
             return Err(scripted(status));
         }
-        let dispatcher = auto_point::dispatcher(self.instance.problem.as_ref(), point, device)?;
         let program = program(self.instance.problem.as_ref(), point, device)?;
-        let single = dispatcher.is_some().then(|| program.clone());
+        let problem = self.instance.problem.as_ref();
+        let undecided = auto_point::undecided(problem, point, &program, device)?;
         let mut measurement = self.describe(point, &program);
         check_mode(point.mode, &program)?;
         let carries_state = program.updated().next().is_some();
@@ -284,11 +284,8 @@ impl<'a> BlockContext<'a> {
                 Some(checked) => measurement.checked = checked,
                 None => self.judge(point, &outputs, &mut measurement)?,
             }
-            if is_users {
-                let changed = device.restore_inputs(&self.instance.inputs);
-                if let Some(reason) = overwritten(&changed.map_err(failed)?) {
-                    return Err(wrong(reason, measurement));
-                }
+            if let Some(reason) = self.overwritten(is_users, device)? {
+                return Err(wrong(reason, measurement));
             }
         }
         measurement.device_memory = device.memory(prepared).map_err(failed)?;
@@ -296,11 +293,8 @@ impl<'a> BlockContext<'a> {
         if runner.is_none() && !has_expected_memory(&measurement) {
             measurement.flags.push(Flag::MemoryMismatch);
         }
-        let eager = single.as_ref().map(|program| (program, prepared));
-        let auto = dispatcher.zip(eager).map(|(dispatcher, eager)| {
-            let cache = self.cache.as_ref();
-            auto_point::begin(dispatcher, (self.block, point), cache, eager, device)
-        });
+        let cache = self.cache.as_ref();
+        let auto = undecided.map(|own| own.begin((self.block, point), cache, prepared, device));
         Ok(VerifiedPoint {
             auto: auto.transpose()?.map(Box::new),
             point,
@@ -316,6 +310,19 @@ impl<'a> BlockContext<'a> {
             carries_state,
             complaint: None,
         })
+    }
+
+    /// Restores inputs that a user's program has overwritten; a complaint if there are some.
+    fn overwritten(
+        &self,
+        is_users: bool,
+        device: &mut dyn Device,
+    ) -> Result<Option<String>, Outcome> {
+        if !is_users {
+            return Ok(None);
+        }
+        let changed = device.restore_inputs(&self.instance.inputs);
+        Ok(overwritten(&changed.map_err(failed)?))
     }
 
     /// Gets a point's program ready, on the device or where another process runs it.
@@ -543,97 +550,4 @@ fn has_expected_memory(measurement: &Measurement) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::device::null::Null;
-    use crate::execute::protocol::Settings;
-    use crate::manifest::settings::{Order, Stopping, Warmup};
-    use crate::mode::{Launching, Mode};
-    use sweeper_program::inputs::InputKey;
-    use sweeper_program::{Dtype, Parameters};
-    use sweeper_workloads::registry;
-
-    struct Nobody;
-
-    impl Listener for Nobody {
-        fn working(&mut self, _number: u32, _stage: Stage) {}
-        fn finished(&mut self, _number: u32, _outcome: Outcome) {}
-    }
-
-    fn instance(fault: &str) -> ProblemInstance {
-        let parameters: Parameters = [("fault", fault)].into_iter().collect();
-        let workload = registry::workload("faults").unwrap();
-        let problem = workload.problem(&parameters, Dtype::F32).unwrap();
-        let inputs = problem.generate(&InputKey([7; 32]));
-        let expected = Some(problem.oracle(&inputs, Phase::Forward));
-        ProblemInstance {
-            problem,
-            inputs,
-            expected,
-            peer: None,
-        }
-    }
-
-    fn point(number: u32, backend: &str) -> BlockPoint {
-        BlockPoint {
-            number,
-            backend: backend.to_owned(),
-            phase: Phase::Forward,
-            mode: Mode::Each(Launching::Launch),
-            canonical: Vec::new(),
-            kernels: Vec::new(),
-            folder: String::new(),
-            tuned: None,
-            script: None,
-            scripted_status: None,
-        }
-    }
-
-    #[test]
-    fn a_smaller_problem_proves_nothing_of_other_kernels() {
-        let block = Block {
-            workload: "faults".to_owned(),
-            parameters: Vec::new(),
-            dtype: Dtype::F32,
-            problem: [7; 32],
-            inputs: None,
-            save_tensors: None,
-            settings: Settings {
-                stop: Stopping::Repeats(1),
-                warmup: Warmup::Runs(0),
-                fresh_starts: 0,
-                verify: true,
-                oracle_s: 0.0,
-                order: Order::Interleaved,
-                auto: Default::default(),
-                compile_limit: std::time::Duration::from_secs(60),
-            },
-            points: vec![point(0, "faulty"), point(1, "sound")],
-            rivals: Vec::new(),
-            oracle_kernels: Vec::new(),
-            oracle_failure: None,
-            artifacts: Vec::new(),
-        };
-        let context = BlockContext {
-            block: &block,
-            instance: instance("none"),
-            judge: None,
-            programs: RefCell::default(),
-            reduced: None,
-            audit: Audit::default(),
-            cache: None,
-        };
-        // Another fault changes the kernels of `faulty`, not those of `sound`.
-        let mut device = Null::default();
-        let small = instance("wrong");
-        let verdicts = context.verify_reduced(&small, &Artifacts::new(), &mut device, &mut Nobody);
-        let Ok(verdicts) = verdicts else {
-            panic!("the null device is never lost");
-        };
-        let checked: Vec<Checked> = verdicts
-            .values()
-            .map(|verdict| verdict.as_ref().unwrap().checked)
-            .collect();
-        assert_eq!(checked, [Checked::None, Checked::Reduced]);
-    }
-}
+mod tests;
