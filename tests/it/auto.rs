@@ -264,6 +264,11 @@ fn the_report_tells_of_loops() {
     records(&place);
     let output = place.sweeper(&["report", place.run_folder().to_str().unwrap()]);
     assert_eq!(code(&output), 0, "{}", text(&output));
+    let screen = text(&output);
+    assert!(
+        screen.contains("Loops that decide whether to compile"),
+        "{screen}"
+    );
     let report = place.run_folder().join("report");
     let table = fs::read_to_string(report.join("hot_paths.csv")).unwrap();
     assert_eq!(column(&table, "iterations"), ["1", "50", "2000"]);

@@ -256,6 +256,10 @@ impl<'a> BlockContext<'a> {
         let problem = self.instance.problem.as_ref();
         let undecided = auto_point::undecided(problem, point, &program, device)?;
         let mut measurement = self.describe(point, &program);
+        if undecided.is_some() {
+            // It begins with a program of another backend, and does not stay with it.
+            measurement.same_program_as = None;
+        }
         check_mode(point.mode, &program)?;
         let carries_state = program.updated().next().is_some();
         let foreign = program.foreign().filter(|_| device.computes());

@@ -5,6 +5,9 @@ use crate::report::hot_loops::{Length, hot_path, problems, total_ns};
 use crate::row::hot_path::HotPath;
 use crate::word::Word;
 
+/// The name of the table.
+pub(super) const NAME: &str = "hot_paths";
+
 /// The loops of `auto`, where there are any.
 pub(super) fn hot_paths(request: &Request<'_>) -> Option<Table> {
     let frame = request.frame;
@@ -19,7 +22,7 @@ pub(super) fn hot_paths(request: &Request<'_>) -> Option<Table> {
     let rows: Vec<usize> = lengths.iter().map(|(.., row)| *row).collect();
     let layout = Layout::of(frame, &rows);
     let words = frame.words(&["backend", "mode"]);
-    let mut table = Table::new("hot_paths", "Loops that decide whether to compile");
+    let mut table = Table::new(NAME, "Loops that decide whether to compile");
     table
         .plain(words.iter().copied())
         .plain(&layout.sizes)

@@ -318,15 +318,15 @@ const OF_SECTIONS: &[Make] = &[
 /// The tables of all rows.
 pub fn of_report(request: &Request<'_>) -> Vec<Table> {
     let mut tables = made(OF_REPORTS, request);
-    // The first table goes to the screen: the costs of loops where no sizes allow means.
-    if economics::is_of_single_problems(request) {
-        let place = |table: &Table| match table.name.as_str() {
-            operations::NAME => 0,
-            economics::NAME => 1,
-            _ => 2,
-        };
-        tables.sort_by_key(place);
-    }
+    // The first table goes to the screen: loops that decide themselves, else the costs of loops
+    // where no sizes allow means.
+    let is_of_single_problems = economics::is_of_single_problems(request);
+    tables.sort_by_key(|table| match table.name.as_str() {
+        hot_paths::NAME => 0,
+        operations::NAME if is_of_single_problems => 1,
+        economics::NAME if is_of_single_problems => 2,
+        _ => 3,
+    });
     tables
 }
 
