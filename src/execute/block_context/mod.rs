@@ -256,10 +256,8 @@ impl<'a> BlockContext<'a> {
         let problem = self.instance.problem.as_ref();
         let undecided = auto_point::undecided(problem, point, &program, device)?;
         let mut measurement = self.describe(point, &program);
-        if undecided.is_some() {
-            // It begins with a program of another backend, and does not stay with it.
-            measurement.same_program_as = None;
-        }
+        // A loop that decides itself begins with `eager`'s program, and may not stay with it.
+        measurement.same_program_as.take_if(|_| undecided.is_some());
         check_mode(point.mode, &program)?;
         let carries_state = program.updated().next().is_some();
         let foreign = program.foreign().filter(|_| device.computes());
@@ -275,11 +273,7 @@ impl<'a> BlockContext<'a> {
         if point.mode.is_graph() {
             device.launch_as_graph(prepared);
         }
-        device.poison(prepared).map_err(failed)?;
-        let first_ns = device
-            .sample(prepared, 1)
-            .map_err(failed)?
-            .per_iteration_ns();
+        let first_ns = first_run_ns(prepared, device).map_err(failed)?;
         let specs = self.instance.problem.outputs(point.phase);
         if device.computes() {
             note_preparation(&mut measurement, prepare_ns, prepared, device);
@@ -509,6 +503,12 @@ impl VerifiedPoint<'_> {
         }
         Ok(Some(outputs))
     }
+}
+
+/// Runs a program once, on poisoned memory; the time of an iteration, in nanoseconds.
+fn first_run_ns(program: Prepared, device: &mut dyn Device) -> Result<f64, DeviceError> {
+    device.poison(program)?;
+    Ok(device.sample(program, 1)?.per_iteration_ns())
 }
 
 /// Notes how long it took to make a program ready: by the device, or by the process that runs it.
