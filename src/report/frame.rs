@@ -237,6 +237,16 @@ impl<'s> Frame<'s> {
         groups
     }
 
+    /// Rows by problem: those that differ in the backend alone.
+    pub fn problems(&self, rows: &[usize]) -> Vec<Vec<usize>> {
+        let mut problems: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
+        for &row in rows {
+            let key = self.key_without(row, &["backend"]);
+            problems.entry(key).or_default().push(row);
+        }
+        problems.into_values().collect()
+    }
+
     /// The rows with right results, grouped by all dimensions except `except`.
     pub fn joined(&self, rows: &[usize], except: &[&str]) -> BTreeMap<Key, Vec<usize>> {
         let mut groups: BTreeMap<Key, Vec<usize>> = BTreeMap::new();

@@ -4,6 +4,7 @@
 //! reference in `manifests/README.md` follow from [`SETTINGS`]. A new key is an entry in `table.rs`
 //! and a field in [`super::settings`].
 
+mod describe;
 pub(super) mod json;
 mod kinds;
 mod special;

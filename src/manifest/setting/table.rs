@@ -1,6 +1,7 @@
 //! Every key of a manifest's settings, in the order in which `sweeper check --resolved` prints
 //! them.
 
+use super::describe::setting;
 use super::json;
 use super::kinds::{
     Boolean, Counts, Fraction, Integer, Number, OneOf, Path, Paths, Seconds, SeveralOf, Text, Texts,
@@ -9,7 +10,7 @@ use super::special::{
     Buckets, CompileThreads, DeviceThreads, Devices, Elsewhere, Exports, Expression, Name,
     Outcomes, PlotNames, PruneRule, WarmupRuns,
 };
-use super::{Data, Flag, Identity, Kind, Setting};
+use super::{Data, Setting};
 use crate::manifest::SCHEMA;
 use crate::manifest::settings::{Canonical, GB, Stopping};
 
@@ -33,61 +34,6 @@ pub(in crate::manifest) const ADAPTIVE: &[&str] = &[
 /// Keys that mean something with `plan.canonical = "published"` alone.
 pub(in crate::manifest) const PUBLISHED: &[&str] =
     &["plan.max_canonical_shapes", "plan.samples_per_shape"];
-
-const fn setting(path: &'static str, about: &'static str, kind: &'static dyn Kind) -> Setting {
-    Setting {
-        path,
-        about,
-        kind,
-        identity: Identity::NotHashed,
-        flag: None,
-        is_needed: false,
-    }
-}
-
-impl Setting {
-    const fn hashed(self, tag: &'static str) -> Self {
-        Setting {
-            identity: Identity::Hashed(tag),
-            ..self
-        }
-    }
-
-    const fn hashed_in_cases(self) -> Self {
-        Setting {
-            identity: Identity::HashedInCases,
-            ..self
-        }
-    }
-
-    const fn needed(self) -> Self {
-        Setting {
-            is_needed: true,
-            ..self
-        }
-    }
-
-    /// Adds a flag that takes a value.
-    const fn flag(self, names: &'static [&'static str]) -> Self {
-        let flag = Some(Flag {
-            names,
-            preset: None,
-        });
-        Setting { flag, ..self }
-    }
-
-    /// Adds a flag that sets `value`, with a description of the effect.
-    const fn preset(
-        self,
-        names: &'static [&'static str],
-        value: &'static str,
-        about: &'static str,
-    ) -> Self {
-        let preset = Some((value, about));
-        let flag = Some(Flag { names, preset });
-        Setting { flag, ..self }
-    }
-}
 
 /// A field of a variant: it has a value, and can be set, while the manifest has that variant.
 macro_rules! of_variant {

@@ -156,21 +156,31 @@ impl Drawn {
                 .trim_end()
                 .to_owned(),
         });
-        Chart::Lines(Lines {
-            caption,
-            x: Axis {
-                label: "iterations".to_owned(),
-                scale: Scale::Log10,
-            },
-            y: Axis {
-                label: format!("time in all ({unit})"),
-                scale: Scale::Log10,
-            },
-            series: series.collect(),
-            rules: Vec::new(),
-            marks: marks.collect(),
-        })
+        over_iterations(caption, unit, series.collect(), marks.collect())
     }
+}
+
+/// A chart of the time of whole loops over their iterations.
+pub(super) fn over_iterations(
+    caption: Caption,
+    unit: &str,
+    series: Vec<Series>,
+    marks: Vec<Mark>,
+) -> Chart {
+    Chart::Lines(Lines {
+        caption,
+        x: Axis {
+            label: "iterations".to_owned(),
+            scale: Scale::Log10,
+        },
+        y: Axis {
+            label: format!("time in all ({unit})"),
+            scale: Scale::Log10,
+        },
+        series,
+        rules: Vec::new(),
+        marks,
+    })
 }
 
 /// The place of a crossing on the axis; no crossing is infinitely far away.

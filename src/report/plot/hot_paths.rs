@@ -1,10 +1,11 @@
 //! Time of a loop over its iterations, by `auto` and by both programs that it decides between; the
 //! switch is marked, and where compiling first would have paid.
 
+use super::break_even::over_iterations;
 use super::fixed::FixedDimensions;
 use super::over::{Value, time_unit};
 use super::{Drawn, Plot, Request, Slice, describe};
-use crate::report::chart::{Axis, Chart, Lines, Mark, Point, Scale, Series, dashed};
+use crate::report::chart::{Chart, Mark, Point, Series, dashed};
 use crate::report::hot_loops::{Length, Loops, hot_path, problems, total_ns};
 use crate::report::table::means::LogInterval;
 
@@ -62,8 +63,7 @@ fn chart(slice: &Slice<'_>, loops: &Loops) -> Chart {
     for row in rows {
         lines.extend(line(slice, loops, row));
     }
-    let first = compiled_first(slice, loops);
-    lines.extend(first.map(|(line, _)| line));
+    lines.extend(compiled_first(slice, loops));
     let values = lines.iter().flat_map(|line| {
         line.points.iter().map(|(at, value)| Value {
             style: line.style,
@@ -85,20 +85,8 @@ fn chart(slice: &Slice<'_>, loops: &Loops) -> Chart {
         ends: None,
         label,
     });
-    Chart::Lines(Lines {
-        caption,
-        x: Axis {
-            label: "iterations".to_owned(),
-            scale: Scale::Log10,
-        },
-        y: Axis {
-            label: format!("time in all ({unit})"),
-            scale: Scale::Log10,
-        },
-        series: lines.into_iter().map(|line| series(line, factor)).collect(),
-        rules: Vec::new(),
-        marks: marks.collect(),
-    })
+    let series = lines.into_iter().map(|line| series(line, factor));
+    over_iterations(caption, unit, series.collect(), marks.collect())
 }
 
 /// The line of the rows that `row` picks.
@@ -121,20 +109,19 @@ fn line(slice: &Slice<'_>, loops: &Loops, row: fn(&Length) -> Option<usize>) -> 
     })
 }
 
-/// The line of loops whose program is compiled before they begin, and what that costs.
-fn compiled_first(slice: &Slice<'_>, loops: &Loops) -> Option<(Line, f64)> {
+/// The line of loops whose program is compiled before they begin, with what that costs.
+fn compiled_first(slice: &Slice<'_>, loops: &Loops) -> Option<Line> {
     let compiled = line(slice, loops, |length| length.compiled)?;
     let price_ns = price_ns(slice, loops)?;
     let points = compiled.points.into_iter().map(|(at, value)| {
         let total_ns = value.value.exp() + price_ns;
         (at, LogInterval::new(total_ns, None))
     });
-    let line = Line {
+    Some(Line {
         label: format!("{} cold", compiled.label),
         style: dashed(compiled.style),
         points: points.collect(),
-    };
-    Some((line, price_ns))
+    })
 }
 
 /// What compiling before a loop costs.

@@ -23,7 +23,7 @@ mod ratios;
 pub mod render;
 mod stack;
 mod statistics;
-mod tuning;
+pub(super) mod tuning;
 mod metrics;
 mod units;
 

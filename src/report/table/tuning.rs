@@ -1,29 +1,27 @@
 //! `tuning.csv`: the best configuration of each tuned backend, for each problem.
 
-use std::collections::BTreeMap;
-
 use super::{Cell, Layout, Request, Table, Unit, size};
-use crate::report::frame::Key;
+use crate::report::frame::Frame;
 use crate::tuning::{Choice, Standing, choices};
+
+/// The best configurations of each problem, with a row of that problem.
+pub(in crate::report) fn choices_of<'f>(
+    frame: &Frame<'f>,
+    problems: &[Vec<usize>],
+) -> Vec<(usize, Choice<'f>)> {
+    let of_problem = |rows: &Vec<usize>| {
+        let entries: Vec<_> = rows.iter().map(|&row| frame.entries[row]).collect();
+        let first = rows[0];
+        let found = choices(&entries).into_iter();
+        found.map(move |choice| (first, choice)).collect::<Vec<_>>()
+    };
+    problems.iter().flat_map(of_problem).collect()
+}
 
 /// The best configurations, where a backend has several.
 pub(super) fn tuning(request: &Request<'_>) -> Option<Table> {
     let frame = request.frame;
-    let mut problems: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
-    for &row in request.rows {
-        let key = frame.key_without(row, &["backend"]);
-        problems.entry(key).or_default().push(row);
-    }
-    let found: Vec<(usize, Choice<'_>)> = problems
-        .into_values()
-        .flat_map(|rows| {
-            let entries: Vec<_> = rows.iter().map(|&row| frame.entries[row]).collect();
-            let first = rows[0];
-            choices(&entries)
-                .into_iter()
-                .map(move |choice| (first, choice))
-        })
-        .collect();
+    let found = choices_of(frame, &frame.problems(request.rows));
     if found.is_empty() {
         return None;
     }

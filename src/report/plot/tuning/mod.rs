@@ -1,13 +1,11 @@
 //! The configurations of tuned backends: how fast each is beside the best of its problem.
 
-use std::collections::BTreeMap;
-
 use super::fixed::FixedDimensions;
 use super::{Drawn, Slice, describe};
 use crate::quantity;
 use crate::report::chart::{Chart, Estimate, Forest, ForestGroup, ForestRow};
-use crate::report::frame::Key;
-use crate::tuning::{Choice, Ranked, Standing, choices, family_of};
+use crate::report::table::tuning::choices_of;
+use crate::tuning::{Choice, Ranked, Standing, family_of};
 
 /// So many rows fit on a page: where there are more, the slowest of each problem are left out.
 const MOST_ROWS: usize = 44;
@@ -24,24 +22,11 @@ const STYLES: [(Standing, usize, &str); 4] = [
 /// backend is tuned.
 pub(super) fn tuning(slice: &Slice<'_>) -> Option<Drawn> {
     let frame = slice.frame();
-    let mut problems: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
-    for &row in &slice.rows {
-        let key = frame.key_without(row, &["backend"]);
-        problems.entry(key).or_default().push(row);
-    }
-    if !problems.values().any(|rows| is_tuned(slice, rows)) {
+    let problems = frame.problems(&slice.rows);
+    if !problems.iter().any(|rows| is_tuned(slice, rows)) {
         return None;
     }
-    let found: Vec<(usize, Choice<'_>)> = problems
-        .into_values()
-        .flat_map(|rows| {
-            let entries: Vec<_> = rows.iter().map(|&row| frame.entries[row]).collect();
-            let first = rows[0];
-            choices(&entries)
-                .into_iter()
-                .map(move |choice| (first, choice))
-        })
-        .collect();
+    let found = choices_of(frame, &problems);
     if found.is_empty() {
         let needed = "no configuration of a tuned backend has a time";
         return Some(Err(describe::reason(slice, &slice.rows, needed)));
