@@ -31,7 +31,7 @@ pub enum SmallerProblem {
     /// The points' kernels are judged on it.
     Reduced(ProblemInstance),
     /// The device's oracle is compared with the host's on it, and then computes the answer of the
-    /// whole problem.
+    /// whole problem, or of a copy.
     Trial(ProblemInstance),
 }
 
@@ -94,7 +94,7 @@ impl BlockInputs {
             if whole.expected.is_some() {
                 return Ok(BlockInputs::whole(whole));
             }
-            if let Some(small) = trial(block, &whole, left_bytes, answers) {
+            if let Some(small) = trial(block, &whole, answers) {
                 let smaller = SmallerProblem::Trial(small);
                 return Ok(BlockInputs { whole, smaller });
             }
@@ -141,21 +141,10 @@ impl BlockInputs {
     }
 }
 
-/// The smaller problem on which the device's oracle is tried; `None` where the whole problem's
-/// answer does not fit into the host's memory, which has it and the outputs in f64, or where there
-/// is none that is small enough.
-fn trial(
-    block: &Block,
-    whole: &ProblemInstance,
-    left_bytes: u64,
-    answers: &Answers,
-) -> Option<ProblemInstance> {
+/// The smaller problem on which the device's oracle is tried; `None` where there is none that is
+/// small enough.
+fn trial(block: &Block, whole: &ProblemInstance, answers: &Answers) -> Option<ProblemInstance> {
     let phase = covering_phase(block);
-    let answer = whole.problem.outputs(phase);
-    let elements: u64 = answer.iter().map(TensorSpec::elements).sum();
-    if 16 * elements > left_bytes {
-        return None;
-    }
     let threads = rayon::current_num_threads();
     let operations = TRIAL_S * ORACLE_OPERATIONS_PER_SECOND;
     let small = whole.problem.smaller(phase, operations, threads)?;

@@ -1,10 +1,12 @@
 //! The oracle on the device: plain f64 kernels, for problems that take the host long.
 //!
 //! They are compared with the host's oracle on a smaller problem first. Only a device that agrees
-//! computes the answer of the whole problem.
+//! computes the answer of the whole problem or, where that is too large, of a smaller copy.
 
 use sweeper_program::check::{Metric, compare};
-use sweeper_program::{Phase, Tensors};
+use sweeper_program::inputs::InputKey;
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Phase, Problem, Tensors};
 
 use super::answers::Answers;
 use super::block::Listener;
@@ -13,13 +15,30 @@ use super::block_inputs::covering_phase;
 use super::protocol::{Block, Stage};
 use super::refused::failed;
 use super::verify::ProblemInstance;
-use crate::device::{Artifact, Device, DeviceError, Job};
+use crate::device::{Artifact, Device, DeviceError, Job, memory};
 use crate::row::outcome::{Outcome, Status};
 
 /// How far the two oracles may lie apart, as a relative L2 error. Both compute in f64, in different
 /// orders; the rounding error that comes with some answers is a difference of nearly equal numbers
 /// and so less exact.
 const AGREEMENT: f64 = 1e-6;
+
+/// Operations of an oracle that a device does in a second, at least.
+const OPERATIONS_PER_SECOND: f64 = 1e11;
+
+/// The part of the whole problem's operations that its copies have, at most: a copy stands for the
+/// whole by its kernels, not by its size.
+const COPY: f64 = 1.0 / 8.0;
+
+/// What the device has answered.
+pub enum Answered {
+    /// The whole problem.
+    Whole,
+    /// A copy with less depth or a smaller batch.
+    Reduced(ProblemInstance),
+    /// No problem: it has no memory for the tables, so that the host must compute them.
+    Nothing,
+}
 
 /// The oracle of a block on its device.
 pub struct DeviceOracle<'a> {
@@ -32,8 +51,8 @@ pub struct DeviceOracle<'a> {
 }
 
 impl DeviceOracle<'_> {
-    /// Compares the device's oracle with the host's on `small`, and computes the answer of `whole`.
-    /// False where the device has no memory for its tables, so that the host must compute it.
+    /// Compares the device's oracle with the host's on `small`, and computes the answer of `whole`
+    /// or, where the device or the host has no memory for it, of a copy.
     ///
     /// # Errors
     /// The outcome of all points of the block where the two oracles disagree, or the device fails.
@@ -43,30 +62,86 @@ impl DeviceOracle<'_> {
         small: &ProblemInstance,
         device: &mut dyn Device,
         listener: &mut dyn Listener,
-    ) -> Result<bool, ContextError> {
+    ) -> Result<Answered, ContextError> {
         let Some(first) = self.block.points.first() else {
-            return Ok(true);
+            return Ok(Answered::Whole);
         };
         listener.working(first.number, Stage::Inputs);
-        let phase = covering_phase(self.block);
-        let id = &self.block.problem;
-        let asked = self.ask(small, phase, device).and_then(|answers| {
-            self.compare_with_host(small, &answers)?;
-            let ask = || self.ask(whole, phase, device);
-            self.answers.of(whole.problem.as_ref(), id, phase, ask)
-        });
-        match asked {
-            Ok(answers) => whole.expected = Some(answers),
-            Err(Failed::Device(DeviceError::OutOfMemory { .. })) => return Ok(false),
-            Err(Failed::Device(error @ DeviceError::Lost(_))) => {
-                return Err(ContextError::LostAt(first.number, error));
+        let answered = self.answer_largest(whole, small, device);
+        answered.map_err(|failure| match failure {
+            Failed::Device(error @ DeviceError::Lost(_)) => {
+                ContextError::LostAt(first.number, error)
             }
-            Err(Failed::Device(error)) => return Err(failed(error).into()),
-            Err(Failed::Disagrees(reason)) => {
-                return Err(Outcome::without_measurement(Status::Error, reason).into());
+            Failed::Device(error) => failed(error).into(),
+            Failed::Disagrees(reason) => Outcome::without_measurement(Status::Error, reason).into(),
+        })
+    }
+
+    fn answer_largest(
+        &self,
+        whole: &mut ProblemInstance,
+        small: &ProblemInstance,
+        device: &mut dyn Device,
+    ) -> Result<Answered, Failed> {
+        let phase = covering_phase(self.block);
+        let answers = match self.ask(small, phase, device) {
+            Err(Failed::Device(DeviceError::OutOfMemory { .. })) => return Ok(Answered::Nothing),
+            answers => answers?,
+        };
+        self.compare_with_host(small, &answers)?;
+        if self.fill(whole, phase, device)? {
+            return Ok(Answered::Whole);
+        }
+        for copy in self.copies(whole.problem.as_ref(), phase) {
+            let inputs = copy.generate(&InputKey(self.block.problem));
+            let mut copy = ProblemInstance::without_answer(copy, inputs);
+            if self.fill(&mut copy, phase, device)? {
+                return Ok(Answered::Reduced(copy));
             }
         }
-        Ok(true)
+        Ok(Answered::Nothing)
+    }
+
+    /// Asks for the answer of a problem. False where it fits neither into the host's memory, which
+    /// has it and the outputs in f64, nor into the device's.
+    fn fill(
+        &self,
+        instance: &mut ProblemInstance,
+        phase: Phase,
+        device: &mut dyn Device,
+    ) -> Result<bool, Failed> {
+        let outputs = instance.problem.outputs(phase);
+        let elements: u64 = outputs.iter().map(TensorSpec::elements).sum();
+        if 16 * elements > memory::available_bytes() {
+            return Ok(false);
+        }
+        let ask = || self.ask(instance, phase, device);
+        let id = &self.block.problem;
+        match self.answers.of(instance.problem.as_ref(), id, phase, ask) {
+            Err(Failed::Device(DeviceError::OutOfMemory { .. })) => Ok(false),
+            answers => {
+                instance.expected = Some(answers?);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Copies of a problem, larger ones first. Inputs from a file have none.
+    fn copies(
+        &self,
+        problem: &dyn Problem,
+        phase: Phase,
+    ) -> impl Iterator<Item = Box<dyn Problem>> {
+        let limit = self.block.settings.oracle_s * OPERATIONS_PER_SECOND;
+        let mut operations = limit.min(COPY * problem.oracle_operations(phase, 1));
+        let has_copies = self.block.inputs.is_none();
+        std::iter::from_fn(move || {
+            let copy = problem
+                .reduced(phase, operations, 1)
+                .filter(|_| has_copies)?;
+            operations = copy.oracle_operations(phase, 1) / 2.0;
+            Some(copy)
+        })
     }
 
     /// Runs the device's oracle of a problem once.

@@ -1,6 +1,8 @@
 //! The context that the points of a block share; it prepares, runs and verifies each point before
 //! its first sample.
 
+mod reduced;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
@@ -16,10 +18,10 @@ use crate::execute::audit::Audit;
 use crate::execute::auto_point;
 use crate::execute::block::Listener;
 use crate::execute::block_inputs::{BlockInputs, SmallerProblem, covering_phase};
-use crate::execute::device_oracle::DeviceOracle;
+use crate::execute::device_oracle::{Answered, DeviceOracle};
 use crate::execute::judge::Judge;
 use crate::execute::peer;
-use crate::execute::protocol::{Block, BlockPoint, Stage};
+use crate::execute::protocol::{Block, BlockPoint};
 use crate::execute::refused::{check_mode, failed, overwritten, refused, scripted, wrong};
 use crate::execute::sampling::Sampler;
 use crate::execute::tensors;
@@ -110,8 +112,9 @@ impl<'a> BlockContext<'a> {
                     answers,
                 };
                 match oracle.answer(&mut whole, &small, device, listener)? {
-                    true => SmallerProblem::Nothing,
-                    false => {
+                    Answered::Whole => SmallerProblem::Nothing,
+                    Answered::Reduced(copy) => SmallerProblem::Reduced(copy),
+                    Answered::Nothing => {
                         let left_bytes = memory::available_bytes();
                         let by_host =
                             BlockInputs::with_host_oracle(block, whole, left_bytes, answers);
@@ -146,59 +149,6 @@ impl<'a> BlockContext<'a> {
         }
         device.bind(&context.instance.inputs).map_err(failed)?;
         Ok(context)
-    }
-
-    /// Runs every point's kernels on a smaller problem and judges their outputs.
-    fn verify_reduced(
-        &self,
-        small: &ProblemInstance,
-        artifacts: &Artifacts,
-        device: &mut dyn Device,
-        listener: &mut dyn Listener,
-    ) -> Result<BTreeMap<u32, Result<Verdict, Outcome>>, ContextError> {
-        device.bind(&small.inputs).map_err(failed)?;
-        let mut verdicts = BTreeMap::new();
-        for point in &self.block.points {
-            listener.working(point.number, Stage::Check);
-            let verdict = match self.run_reduced(point, small, artifacts, device) {
-                Ok(Err(error @ DeviceError::Lost(_))) => {
-                    return Err(ContextError::LostAt(point.number, error));
-                }
-                Ok(Err(error)) => Err(failed(error)),
-                Ok(Ok(verdict)) => Ok(verdict),
-                Err(outcome) => Err(outcome),
-            };
-            verdicts.insert(point.number, verdict);
-        }
-        Ok(verdicts)
-    }
-
-    fn run_reduced(
-        &self,
-        point: &BlockPoint,
-        small: &ProblemInstance,
-        artifacts: &Artifacts,
-        device: &mut dyn Device,
-    ) -> Result<Result<Verdict, DeviceError>, Outcome> {
-        let whole = program(self.instance.problem.as_ref(), point, device)?;
-        let program = program(small.problem.as_ref(), point, device)?;
-        // Other kernels than the point's prove nothing about it.
-        if !whole.compiled().eq(program.compiled()) {
-            return Ok(Ok(Verdict::UNCHECKED));
-        }
-        let specs = small.problem.outputs(point.phase);
-        let run = || {
-            let artifacts = artifacts_of(point, artifacts);
-            let prepared = device.prepare(Job {
-                program,
-                artifacts: &artifacts,
-                script: None,
-            })?;
-            device.poison(prepared)?;
-            device.sample(prepared, 1)?;
-            device.results(prepared, &specs)
-        };
-        Ok(run().map(|outputs| small.judge(&outputs, point.phase, Checked::Reduced)))
     }
 
     /// Keeps the digest of the outputs of a point's last sample, which has just run; audits a

@@ -194,8 +194,8 @@ impl Generated {
         }
     }
 
-    /// A launch of a kernel, with sizes and memory for each nest. `kernel` is its position among
-    /// its program's kernels.
+    /// A launch of a kernel, with sizes and memory for each nest, or for the first ones: the others
+    /// have no blocks. `kernel` is its position among its program's kernels.
     ///
     /// # Errors
     /// A sentence where sizes exceed the 32-bit counters of kernels and launches.
@@ -214,6 +214,10 @@ impl Generated {
                 continue;
             }
             blocks = blocks.saturating_add(own);
+            ends.push(Arg::Int(Index::fixed(blocks as i64)));
+        }
+        for unused in self.sub_kernels.iter().skip(launches.len()) {
+            args.extend(unused.parameters.iter().map(|_| Arg::UNUSED));
             ends.push(Arg::Int(Index::fixed(blocks as i64)));
         }
         if blocks >= MAX_COUNT {

@@ -30,7 +30,7 @@ const THREADS: u32 = 256;
 const BLOCKS: usize = 288;
 
 /// Arrays that a launch rounds, at most.
-pub(super) const MAX_JOBS: usize = 32;
+const MAX_JOBS: usize = 32;
 
 /// The function.
 const ENTRY: &str = "round_to_bf16";
@@ -91,8 +91,15 @@ pub fn rounds_factors(held: &Kernel) -> bool {
     held.name() == ENTRY
 }
 
-/// A launch over pairs of views of as many elements, f32 and bf16; and its kernel.
-pub(super) fn launch(jobs: &[(View, View)]) -> (Kernel, Geometry, Vec<Arg>) {
+/// Launches over pairs of views of as many elements, f32 and bf16; each with its kernel. There are
+/// two kernels, for one array and for up to [`MAX_JOBS`], so that models of any depth share them.
+pub(super) fn launches(jobs: &[(View, View)]) -> Vec<(Kernel, Geometry, Vec<Arg>)> {
+    let places = if jobs.len() > 1 { MAX_JOBS } else { 1 };
+    let chunks = jobs.chunks(places);
+    chunks.map(|jobs| launch(jobs, places)).collect()
+}
+
+fn launch(jobs: &[(View, View)], places: usize) -> (Kernel, Geometry, Vec<Arg>) {
     let longest = jobs.iter().map(|(from, _)| from.len).max().unwrap_or(0);
     let blocks = longest.div_ceil(THREADS as usize).min(BLOCKS);
     let mut geometry = Geometry::linear(blocks as u32, THREADS);
@@ -101,7 +108,9 @@ pub(super) fn launch(jobs: &[(View, View)]) -> (Kernel, Geometry, Vec<Arg>) {
         let len = Arg::Int(Index::from(from.len));
         [Arg::Read(from.clone()), Arg::Write(to.clone()), len]
     };
-    let args = jobs.iter().flat_map(of_job);
+    // The grid has no row for the places that are left over.
+    let unused = vec![Arg::UNUSED; 3 * (places - jobs.len())];
+    let args = jobs.iter().flat_map(of_job).chain(unused);
     let end = Arg::Int(Index::from(jobs.len()));
-    (kernel(jobs.len()), geometry, args.chain([end]).collect())
+    (kernel(places), geometry, args.chain([end]).collect())
 }

@@ -4,18 +4,23 @@
 //! combinations of partials. A group of kernels runs where its last one can run first. Their inputs
 //! stay live until then, so that a group reads no more than a cache holds. A kernel that another
 //! one waits for joins only kernels that can run before that one, too.
+//!
+//! Equal updates join each other alone, and their launch has arguments for as many as a launch
+//! takes. So its kernel does not depend on the number of layers: a model of two layers has the
+//! kernels of one of fifty, compiles as fast, and can be judged in its place.
 
+use super::assemble::{nameless, placeless};
 use super::body::Source;
 use super::cluster::Rules;
 use super::lower::{Loops, Memory};
-use super::order::launches;
+use super::order::{launches, only_updates};
 use super::panels;
-use super::plan::Plan;
+use super::plan::{Horizontal, Plan};
 use super::waits::Waits;
 use super::{Policy, Request};
-use crate::codegen::{may_fuse_horizontally, may_share_launch, sub_kernel_bytes};
+use crate::codegen::{known, may_fuse_horizontally, may_share_launch, sub_kernel_bytes};
 use crate::graph::Op;
-use crate::nest::Operand;
+use crate::nest::{Bounds, Nest, Operand};
 use sweeper_program::workload::Target;
 
 /// Bytes of a group's arguments: half of the 4096 that every driver takes, enough for about 25
@@ -36,6 +41,8 @@ struct Candidate {
     at: usize,
     argument_bytes: usize,
     live_bytes: usize,
+    /// Of an update, its text: which of those that the plan's updates have.
+    text: Option<usize>,
 }
 
 /// Groups kernels, earlier ones first, each into the first group that it fits.
@@ -49,7 +56,10 @@ pub(super) fn horizontal(plan: &mut Plan, rules: &Rules, request: &Request<'_>) 
     };
     let mut waits = Waits::new(plan);
     let mut groups: Vec<Vec<Candidate>> = Vec::new();
-    for candidate in candidates(plan, request) {
+    let mut candidates = candidates(plan, request);
+    candidates.retain(|it| it.live_bytes <= max_live_bytes);
+    forget_single_texts(&mut candidates);
+    for candidate in candidates {
         let fits = |group: &Vec<Candidate>| {
             let all = || group.iter().chain([&candidate]);
             let may_share = |other: &Candidate| {
@@ -62,6 +72,7 @@ pub(super) fn horizontal(plan: &mut Plan, rules: &Rules, request: &Request<'_>) 
                     .iter()
                     .any(|it| waits.are_ordered(it.at, candidate.at))
                 && group.iter().all(may_share)
+                && group.iter().all(|it| it.text == candidate.text)
         };
         match groups.iter().position(fits) {
             Some(position) => {
@@ -72,15 +83,32 @@ pub(super) fn horizontal(plan: &mut Plan, rules: &Rules, request: &Request<'_>) 
             None => groups.push(vec![candidate]),
         }
     }
-    let groups = groups.iter().filter(|group| group.len() > 1);
-    let kernels = groups.map(|group| group.iter().map(|it| it.at).collect());
-    plan.horizontal = kernels.collect();
+    let made = |group: &Vec<Candidate>| {
+        let first = group.first()?;
+        let places = match first.text {
+            Some(_) => MAX_ARGUMENT_BYTES / first.argument_bytes,
+            None => group.len(),
+        };
+        let kernels = group.iter().map(|it| it.at).collect();
+        (places > 1).then_some(Horizontal { kernels, places })
+    };
+    plan.horizontal = groups.iter().filter_map(made).collect();
+}
+
+/// Forgets the texts that one candidate alone has.
+fn forget_single_texts(candidates: &mut [Candidate]) {
+    let texts: Vec<usize> = candidates.iter().filter_map(|it| it.text).collect();
+    for candidate in candidates {
+        let count = |own: usize| texts.iter().filter(|&&text| text == own).count();
+        candidate.text.take_if(|own| count(*own) == 1);
+    }
 }
 
 /// Kernels that may be fused, in the order in which they would run alone.
 fn candidates(plan: &Plan, request: &Request<'_>) -> Vec<Candidate> {
     let by_panel = panels::find(plan, request);
     let mut candidates = Vec::new();
+    let mut texts = Vec::new();
     for at in launches(plan).into_iter().flatten() {
         let cluster = &plan.clusters[at];
         let is_in_pair = plan.single_passes.iter().flatten().any(|&held| held == at);
@@ -99,10 +127,29 @@ fn candidates(plan: &Plan, request: &Request<'_>) -> Vec<Candidate> {
                 at,
                 argument_bytes: sub_kernel_bytes(&loops.nest),
                 live_bytes: live_bytes(plan, &loops),
+                text: only_updates(plan, at).then(|| {
+                    let own = text(&loops, request);
+                    let held = texts.iter().position(|text| *text == own);
+                    held.unwrap_or_else(|| {
+                        texts.push(own);
+                        texts.len() - 1
+                    })
+                }),
             });
         }
     }
     candidates
+}
+
+/// The nest of an update, and the properties of its launch that its kernel relies on.
+fn text(loops: &Loops, request: &Request<'_>) -> (Nest, Bounds) {
+    let bounds = Bounds {
+        is_in_place: true,
+        ..Bounds::default()
+    };
+    let nest = nameless(&loops.nest);
+    let bounds = known(&nest, bounds, &placeless(loops), request.target);
+    (nest, bounds)
 }
 
 /// Bytes of intermediate results that a kernel reads.

@@ -16,8 +16,9 @@ pub(super) fn launches(plan: &Plan) -> Vec<Vec<usize>> {
     };
     // A horizontal group is as late as its last kernel alone would be.
     let key = |launch: &[usize]| (side_of(plan, launch), launch.iter().filter_map(first).max());
+    let groups = plan.horizontal.iter().map(|group| group.kernels.clone());
     let pairs = plan.single_passes.iter().map(|pair| pair.to_vec());
-    let mut all: Vec<Vec<usize>> = plan.horizontal.iter().cloned().chain(pairs).collect();
+    let mut all: Vec<Vec<usize>> = groups.chain(pairs).collect();
     let together: BTreeSet<usize> = all.iter().flatten().copied().collect();
     let alone = plan.kernels().into_iter();
     all.extend(alone.filter(|at| !together.contains(at)).map(|at| vec![at]));
@@ -53,7 +54,7 @@ pub(super) fn launches(plan: &Plan) -> Vec<Vec<usize>> {
 }
 
 /// Whether all that a kernel stores are results in the memory of given tensors.
-fn only_updates(plan: &Plan, at: usize) -> bool {
+pub(super) fn only_updates(plan: &Plan, at: usize) -> bool {
     let stored = plan.outputs(&plan.clusters[at].tasks, &[at]);
     let is_update = |task: &TaskId| plan.in_place.contains_key(&plan.tasks[*task].node);
     !plan.in_place.is_empty() && stored.iter().all(is_update)

@@ -119,7 +119,17 @@ pub(super) struct Plan {
     pub in_place: BTreeMap<NodeId, NodeId>,
     /// Horizontally fused kernels, each kernel in one group at most, and in no group if it is in a
     /// single-pass reduction.
-    pub horizontal: Vec<Vec<usize>>,
+    pub(super) horizontal: Vec<Horizontal>,
+}
+
+/// Kernels that share a launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Horizontal {
+    /// The kernels.
+    pub(super) kernels: Vec<usize>,
+    /// The kernels for which the launch has arguments: as many as there are or, of equal ones, as
+    /// many as a launch takes.
+    pub(super) places: usize,
 }
 
 impl Plan {
@@ -421,6 +431,13 @@ impl Plan {
     /// Whether a task combines partials.
     pub(super) fn is_combine(&self, task: TaskId) -> bool {
         self.tasks[task].kind == Kind::Combine
+    }
+
+    /// The kernels for which a launch has arguments.
+    pub(super) fn places(&self, launch: &[usize]) -> usize {
+        let mut groups = self.horizontal.iter();
+        let group = groups.find(|group| group.kernels == *launch);
+        group.map_or(launch.len(), |group| group.places)
     }
 
     /// Whether a launch is a single-pass reduction, not a horizontal group.

@@ -193,6 +193,11 @@ pub enum Arg {
     Scalar(Scalar),
 }
 
+impl Arg {
+    /// Of a parameter that a launch does not use: a null pointer, or zero.
+    pub const UNUSED: Arg = Arg::Int(Index::fixed(0));
+}
+
 /// The shape of a launch. A CPU runs `grid[0]` independent blocks and ignores the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Geometry {

@@ -4,6 +4,8 @@ mod buffers;
 mod rounded;
 mod steps;
 
+pub(super) use steps::placeless;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::body::Source;
@@ -194,7 +196,10 @@ impl Assembly<'_> {
             }
             _ => sort_nests(&mut loops),
         }
-        let nests = self.bounded(&loops, is_single_pass, is_only);
+        let mut nests = self.bounded(&loops, is_single_pass, is_only);
+        if let Some(&last) = nests.last() {
+            nests.resize(self.plan.places(launch), last);
+        }
         let partials = match &loops[..] {
             [first, last] if is_single_pass => single_pass::partials(first, last),
             _ => vec![],
@@ -411,7 +416,7 @@ impl Assembly<'_> {
 }
 
 /// A nest without its name.
-fn nameless(nest: &Nest) -> Nest {
+pub(super) fn nameless(nest: &Nest) -> Nest {
     Nest {
         name: String::new(),
         ..nest.clone()

@@ -261,9 +261,8 @@ impl Assembly<'_> {
             .iter()
             .map(|&node| (view(Source::Node(node)), view(Source::Rounded(node))))
             .collect();
-        let made = jobs.chunks(bf16::MAX_JOBS).map(bf16::launch);
-        let made: Vec<_> = made.collect();
-        made.into_iter().map(|made| self.launch_of(made)).collect()
+        let made = bf16::launches(&jobs).into_iter();
+        made.map(|made| self.launch_of(made)).collect()
     }
 
     fn launch_of(&mut self, (kernel, geometry, args): (Kernel, Geometry, Vec<Arg>)) -> Step {
@@ -319,7 +318,7 @@ fn launch(loops: &Loops, view: impl Fn(&Memory) -> View) -> Launch {
 
 /// The launch before values have places, as if each operand had memory of its own: all values begin
 /// at a multiple of more than four elements.
-pub(super) fn placeless(loops: &Loops) -> Launch {
+pub(in super::super) fn placeless(loops: &Loops) -> Launch {
     let own = |memory: &Memory| View::new(BufferId(0), Index::from(memory.start), memory.len);
     launch(loops, own)
 }

@@ -2,6 +2,7 @@
 //! is refused.
 
 mod checkpoint;
+mod depth;
 mod plain;
 mod refusals;
 mod training;

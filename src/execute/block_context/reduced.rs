@@ -1,0 +1,85 @@
+//! Points of problems that are too large for any oracle: their kernels run on a smaller problem,
+//! whose answer is known.
+
+use std::collections::BTreeMap;
+
+use sweeper_program::Program;
+
+use super::{Artifacts, BlockContext, ContextError, program};
+use crate::device::{Artifact, Device, DeviceError, Job};
+use crate::execute::block::Listener;
+use crate::execute::protocol::{BlockPoint, Stage};
+use crate::execute::refused::failed;
+use crate::execute::verify::{ProblemInstance, Verdict};
+use crate::row::outcome::{Checked, Outcome};
+
+impl BlockContext<'_> {
+    /// Runs every point's kernels on a smaller problem and judges their outputs.
+    pub(super) fn verify_reduced(
+        &self,
+        small: &ProblemInstance,
+        artifacts: &Artifacts,
+        device: &mut dyn Device,
+        listener: &mut dyn Listener,
+    ) -> Result<BTreeMap<u32, Result<Verdict, Outcome>>, ContextError> {
+        device.bind(&small.inputs).map_err(failed)?;
+        let mut verdicts = BTreeMap::new();
+        for point in &self.block.points {
+            listener.working(point.number, Stage::Check);
+            let verdict = match self.run_reduced(point, small, artifacts, device) {
+                Ok(Err(error @ DeviceError::Lost(_))) => {
+                    return Err(ContextError::LostAt(point.number, error));
+                }
+                Ok(Err(error)) => Err(failed(error)),
+                Ok(Ok(verdict)) => Ok(verdict),
+                Err(outcome) => Err(outcome),
+            };
+            verdicts.insert(point.number, verdict);
+        }
+        Ok(verdicts)
+    }
+
+    fn run_reduced(
+        &self,
+        point: &BlockPoint,
+        small: &ProblemInstance,
+        artifacts: &Artifacts,
+        device: &mut dyn Device,
+    ) -> Result<Result<Verdict, DeviceError>, Outcome> {
+        let whole = program(self.instance.problem.as_ref(), point, device)?;
+        let program = program(small.problem.as_ref(), point, device)?;
+        // Other kernels than the point's prove nothing about it.
+        let Some(order) = positions(&whole, &program) else {
+            return Ok(Ok(Verdict::UNCHECKED));
+        };
+        let keys = order.iter().filter_map(|&at| point.kernels.get(at));
+        let artifacts: Vec<Artifact> = keys
+            .filter_map(|key| artifacts.get(key).cloned())
+            .collect();
+        let specs = small.problem.outputs(point.phase);
+        let run = || {
+            let prepared = device.prepare(Job {
+                program,
+                artifacts: &artifacts,
+                script: None,
+            })?;
+            device.poison(prepared)?;
+            device.sample(prepared, 1)?;
+            device.results(prepared, &specs)
+        };
+        Ok(run().map(|outputs| small.judge(&outputs, point.phase, Checked::Reduced)))
+    }
+}
+
+/// For each source of a smaller program, where it is among those of the whole one; `None` where one
+/// of the two has a source that the other lacks. Kernels of fewer layers may come in another order.
+fn positions(whole: &Program, smaller: &Program) -> Option<Vec<usize>> {
+    let sources = whole.sources();
+    let own = smaller.sources();
+    let position = |source| {
+        let mut held = sources.iter();
+        held.position(|held| held.same_source(source))
+    };
+    let positions: Option<Vec<usize>> = own.iter().map(|source| position(source)).collect();
+    positions.filter(|_| own.len() == sources.len())
+}
