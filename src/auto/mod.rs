@@ -128,6 +128,7 @@ impl Auto {
         };
         auto.detection_ns = auto.time_of_detection();
         auto.recall(device)?;
+        auto.dispatcher.restart();
         Ok(auto)
     }
 
@@ -213,7 +214,6 @@ impl Auto {
     /// # Errors
     /// A refused launch or a lost device.
     pub fn sample(&mut self, device: &mut dyn Device) -> Result<Sample, DeviceError> {
-        self.dispatcher.restart();
         let (iterations, eager) = (self.iterations, self.eager);
         let known = self.known.take();
         let loaded = known.as_ref().and_then(|known| {
@@ -230,6 +230,8 @@ impl Auto {
         let driven = driver.finish(elapsed_ns);
         self.known = known;
         self.learn(driven);
+        // Not right before a loop: a new stream takes the caches, and `eager` begins with its own.
+        self.dispatcher.restart();
         sample
     }
 

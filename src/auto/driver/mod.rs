@@ -1,6 +1,8 @@
 //! A loop that runs operation by operation, and decides as it runs.
 
-use std::time::{Duration, Instant};
+mod silence;
+
+use std::time::Instant;
 
 use sweeper_program::workload::{Dispatch, Dispatcher, LoopId, Planner};
 
@@ -8,9 +10,10 @@ use super::decide::{Offer, Work, next_look, plan_pays};
 use super::memory::Decision;
 use super::turns::{Next, Side, Turns};
 use crate::compile::background::{Background, CompileFailure, Compiled, News, Planned};
-use crate::device::launcher::{Launcher, LoopDriver, Moment};
+use crate::device::launcher::{Launcher, Moment};
 use crate::device::{DeviceError, Job, Prepared};
 use crate::row::hot_path::{HotOutcome, HotPath};
+use silence::Silence;
 
 /// Plans and compiles beside a loop.
 pub(super) trait Helper: Send {
@@ -97,6 +100,10 @@ pub(super) struct Driver<'a> {
     /// The program that ran the last iteration.
     last: Prepared,
     start: Instant,
+    /// Operations run without being recorded.
+    silence: Option<Silence>,
+    /// The length of the next rest of a loop that is settled, in iterations.
+    rest: u32,
     has_parts: bool,
     path: HotPath,
     decision: Option<(LoopId, Decision)>,
@@ -126,6 +133,8 @@ impl<'a> Driver<'a> {
             adopt_at: None,
             iteration: 0,
             start: Instant::now(),
+            silence: None,
+            rest: 1,
             has_parts: false,
             path: HotPath::default(),
             decision: None,
@@ -176,6 +185,7 @@ impl<'a> Driver<'a> {
     /// The end.
     pub(super) fn finish(mut self, elapsed_ns: f64) -> Driven {
         let (outcome, is_pending) = match self.stage {
+            Stage::Searching if self.silence.is_some() => (HotOutcome::Short, false),
             Stage::Searching if self.has_parts => (HotOutcome::Parts, false),
             Stage::Searching => (HotOutcome::Undetected, false),
             Stage::Watching { .. } => (HotOutcome::Short, false),
@@ -212,7 +222,11 @@ impl<'a> Driver<'a> {
             Dispatch::Boundary(id) => {
                 self.launch(at, launcher)?;
                 self.last = self.bench.eager;
-                self.ended(id, Side::Eager, launcher)
+                self.ended(id, Side::Eager, launcher)?;
+                if at + 1 == self.bench.dispatcher.steps().len() {
+                    self.rest();
+                }
+                Ok(())
             }
             Dispatch::Replace(id) => {
                 let Some(loaded) = self.loaded.filter(|loaded| loaded.id == id) else {
@@ -536,37 +550,6 @@ impl<'a> Driver<'a> {
 
     fn remember(&mut self, id: LoopId, decision: Decision) {
         self.decision = Some((id, decision));
-    }
-}
-
-impl LoopDriver for Driver<'_> {
-    fn run(&mut self, launcher: &mut dyn Launcher) -> Result<Duration, DeviceError> {
-        launcher.begin(self.bench.eager)?;
-        if let Some(loaded) = self.loaded {
-            launcher.begin(loaded.program)?;
-        }
-        launcher.wait()?;
-        let operations = self.bench.dispatcher.steps().len();
-        self.start = Instant::now();
-        for iteration in 1..=self.iterations {
-            self.iteration = iteration;
-            if self.adopt_at == Some(iteration)
-                && let Some(loaded) = self.loaded
-            {
-                self.bench.dispatcher.adopt(loaded.id);
-            }
-            for at in 0..operations {
-                self.operation(at, launcher)?;
-            }
-        }
-        let held = self.bench.dispatcher.flush();
-        self.flush(0, held, launcher)?;
-        launcher.wait()?;
-        Ok(self.start.elapsed())
-    }
-
-    fn iterations(&self) -> u32 {
-        self.iterations
     }
 }
 

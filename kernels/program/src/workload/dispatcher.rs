@@ -48,6 +48,10 @@ pub trait Dispatcher: Send {
     /// Forgets all that was recorded, and all loops: a new client.
     fn restart(&mut self);
 
+    /// Says that operations ran that were not recorded, by which the loop's state has other values,
+    /// and that the operation at a position of the iteration comes next.
+    fn skip_to(&mut self, at: usize);
+
     /// Records the next operation.
     fn record(&mut self) -> Dispatch;
 
