@@ -296,6 +296,20 @@ fn launch() -> f64 {
     median((0..ROUNDS).map(once).collect())
 }
 
+fn print_between_kernels() {
+    for period in [7, 25, 200] {
+        let made = Client::trained(period).made;
+        for (words, which) in [
+            ("first ones", [false, false]),
+            ("followed", [true, false]),
+            ("adopted", [true, true]),
+        ] {
+            let added = between_kernels(&made, period, which);
+            println!("period {period:4}: between kernels, {words:10} {added:7.1} ns");
+        }
+    }
+}
+
 fn main() {
     let mut client = Client::default();
     let words: Vec<usize> = (0..OPERATIONS).map(|_| client.below(WORDS)).collect();
@@ -333,17 +347,7 @@ fn main() {
             followed(&made, period, [true, true])
         );
     }
-    for period in [7, 25, 200] {
-        let made = Client::trained(period).made;
-        for (words, which) in [
-            ("first ones", [false, false]),
-            ("followed", [true, false]),
-            ("adopted", [true, true]),
-        ] {
-            let added = between_kernels(&made, period, which);
-            println!("period {period:4}: between kernels, {words:10} {added:7.1} ns");
-        }
-    }
+    print_between_kernels();
     let mut client = Client::default();
     let (mut weights, mut iterations) = (vec![], 0);
     while client.made.len() < OPERATIONS {

@@ -17,7 +17,7 @@ use sweeper_program::workload::{Dispatch, Dispatcher, TensorSpec};
 use sweeper_program::{KernelSource, Program, Tensors};
 
 use crate::compile::CachePlace;
-use crate::compile::background::{Background, CompileFailure, News, Opening};
+use crate::compile::background::{Background, News, Opening};
 use crate::device::{Device, DeviceError, Job, Prepared, Sample};
 use crate::hardware::DeviceKind;
 use crate::manifest::settings::AutoRules;
@@ -45,6 +45,8 @@ struct Known {
 pub struct Auto {
     dispatcher: Box<dyn Dispatcher>,
     background: Background,
+    /// What the process that compiles is told first.
+    opening: Opening,
     memory: Memory,
     rules: AutoRules,
     eager: Prepared,
@@ -71,6 +73,15 @@ pub struct Place<'a> {
     pub eager: (&'a Program, Prepared),
 }
 
+/// The decision on a program that was not compiled when the loop ended.
+const GOES_ON: &str = "the loop ended first; compiling went on beside the next one";
+const GIVEN_UP: &str = "the loop ended first; compiling was given up";
+
+fn start(opening: &Opening) -> Result<Background, DeviceError> {
+    let started = Background::start(opening);
+    started.map_err(|error| DeviceError::Interrupted(format!("the process that compiles: {error}")))
+}
+
 impl Auto {
     /// A loop of so many iterations. Looks for loops of earlier runs, and loads their programs.
     ///
@@ -90,16 +101,14 @@ impl Auto {
         } = place;
         let identity = device.identity().clone();
         let alike: Vec<KernelSource> = program.sources().into_iter().cloned().collect();
-        let background = Background::start(&Opening {
+        let opening = Opening {
             cache: cache.clone(),
             compiles_all: !rules.remembers,
             device: identity.clone(),
             limit,
             alike,
-        });
-        let background = background.map_err(|error| {
-            DeviceError::Interrupted(format!("the process that compiles: {error}"))
-        })?;
+        };
+        let background = start(&opening)?;
         let settings = format!("{:?}", rules.threshold);
         let memory = Memory::open(
             cache.as_ref().filter(|_| rules.remembers),
@@ -111,6 +120,7 @@ impl Auto {
         let mut auto = Auto {
             dispatcher,
             background,
+            opening,
             memory,
             rules,
             eager,
@@ -229,18 +239,25 @@ impl Auto {
         let elapsed_ns = sample.as_ref().map_or(0.0, |sample| sample.elapsed_ns);
         let driven = driver.finish(elapsed_ns);
         self.known = known;
-        self.learn(driven);
+        self.learn(driven)?;
         // Not right before a loop: a new stream takes the caches, and `eager` begins with its own.
         self.dispatcher.restart();
         sample
     }
 
-    fn learn(&mut self, driven: Driven) {
-        if driven.is_pending {
-            // The next loop asks anew.
-            let _: Result<News, CompileFailure> = self.background.wait();
-        }
+    /// Takes in the end of a loop. Nobody waits for a program that is still being compiled: where
+    /// kernels are kept, compiling goes on beside the next loop, which asks anew and finds them.
+    fn learn(&mut self, driven: Driven) -> Result<(), DeviceError> {
         let mut path = driven.path;
+        if driven.is_pending {
+            path.note = Some(match self.rules.remembers {
+                true => GOES_ON.to_owned(),
+                false => {
+                    self.background = start(&self.opening)?;
+                    GIVEN_UP.to_owned()
+                }
+            });
+        }
         path.detection_ns = self.detection_ns;
         self.first.get_or_insert(path);
         self.last = driven.last;
@@ -265,6 +282,7 @@ impl Auto {
                 program: program.filter(|_| is_kept),
             });
         }
+        Ok(())
     }
 
     /// The results of the last iteration of the last loop.

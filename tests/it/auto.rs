@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -187,8 +187,9 @@ fn a_compiler_that_refuses_is_asked_once() {
     assert_eq!(listed.matches("loop: failed").count(), 1, "{listed}");
 }
 
-/// Processes that compile beside a loop and that were started with a C compiler.
-fn compilers(cc: &str) -> Vec<String> {
+/// Processes whose command lines have some words and that were started with a C compiler; of all
+/// words, those that the C compiler started, too.
+fn processes(cc: &str, words: &str) -> Vec<String> {
     let has = |process: &Path, file: &str, words: &str| {
         let held = fs::read(process.join(file)).unwrap_or_default();
         String::from_utf8_lossy(&held).contains(words)
@@ -196,7 +197,7 @@ fn compilers(cc: &str) -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     processes
         .map(|entry| entry.path())
-        .filter(|path| has(path, "cmdline", "\0compiler") && has(path, "environ", cc))
+        .filter(|path| has(path, "cmdline", words) && has(path, "environ", cc))
         .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
         .collect()
 }
@@ -225,7 +226,7 @@ fn a_killed_compiler_costs_the_loop_nothing() {
         }
         assert!(start.elapsed() < Duration::from_secs(120), "it hangs");
         if started.exists() {
-            for process in compilers(&cc) {
+            for process in processes(&cc, "\0compiler") {
                 Command::new("kill")
                     .args(["-9", &process])
                     .status()
@@ -249,6 +250,138 @@ fn a_killed_compiler_costs_the_loop_nothing() {
     assert!(number(&decided(&place).0, "hot_replaced") > 0);
     let verified = place.sweeper(&["cache", "verify"]);
     assert_eq!(code(&verified), 0, "{}", text(&verified));
+}
+
+/// A sweep whose loops compile beside them with a compiler that does not end, once kernels of
+/// single operations are compiled.
+struct Stuck {
+    place: Place,
+    cc: String,
+}
+
+impl Stuck {
+    fn new(measure: &str) -> Self {
+        let measure = format!("{measure}\nhot_threshold = 3");
+        let place = Place::new(&manifest("mixed", "forward", "", &measure));
+        fs::create_dir(place.path("tmp")).unwrap();
+        let started = place.path("started");
+        let cc = compiler(&place, &format!("touch '{}'; sleep 600", started.display()));
+        let stuck = Stuck { place, cc };
+        let output = stuck.command(&["compile", "m.toml"]).output().unwrap();
+        assert_eq!(code(&output), 0, "{}", text(&output));
+        fs::write(stuck.place.path("mark"), "").unwrap();
+        stuck
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.place.command(args);
+        command.env("CC", &self.cc);
+        command.env("TMPDIR", self.place.path("tmp"));
+        command
+    }
+
+    /// Begins the sweep, and waits until a kernel is being compiled.
+    fn begin(&self) -> Child {
+        let mut command = self.command(&["run", "m.toml"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().unwrap();
+        within("compiling begins", 120, || {
+            self.place.path("started").exists()
+        });
+        child
+    }
+
+    /// Nothing of a sweep that ended is there any more.
+    fn assert_is_clean(&self) {
+        within("processes end", 10, || processes(&self.cc, "").is_empty());
+        let left: Vec<_> = fs::read_dir(self.place.path("tmp"))
+            .unwrap()
+            .flatten()
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    /// The compiler ends again: the next sweep is whole.
+    fn assert_next_is_whole(&self, points: usize) {
+        fs::remove_file(self.place.path("mark")).unwrap();
+        let output = self.command(&["run", "m.toml"]).output().unwrap();
+        assert_eq!(code(&output), 0, "{}", text(&output));
+        let csv = self.place.read("records.csv");
+        assert_eq!(column(&csv, "status"), vec!["ok"; points]);
+        let mut names = column(&csv, "point");
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), points, "a row is there twice");
+        let verified = self.command(&["cache", "verify"]).output().unwrap();
+        assert_eq!(code(&verified), 0, "{}", text(&verified));
+        self.assert_is_clean();
+    }
+}
+
+fn within(what: &str, seconds: u64, mut has_happened: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !has_happened() {
+        assert!(start.elapsed() < Duration::from_secs(seconds), "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn kill(process: &str) {
+    let killed = Command::new("kill").args(["-9", process]).status();
+    assert!(killed.unwrap().success());
+}
+
+/// A loop that ends while its program is compiled is not waited for.
+#[test]
+fn a_loop_that_ends_first_waits_for_no_compiler() {
+    for (more, note) in [
+        ("", "compiling went on beside the next one"),
+        ("\nhot_memory = false", "compiling was given up"),
+    ] {
+        let stuck = Stuck::new(&format!("loops = [30000]{more}"));
+        let mut run = stuck.begin();
+        let mut status = None;
+        within("the sweep ends", 120, || {
+            status = run.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(status.unwrap().success());
+        let csv = stuck.place.read("records.csv");
+        assert_eq!(only(&csv, "status"), "ok", "{}", only(&csv, "reason"));
+        assert_eq!(only(&csv, "hot_outcome"), "compiling");
+        let said = only(&csv, "hot_note");
+        assert!(said.ends_with(note), "{said}");
+        stuck.assert_is_clean();
+    }
+}
+
+#[test]
+fn a_sweep_that_is_killed_while_it_compiles_leaves_nothing_behind() {
+    let stuck = Stuck::new("loops = [20, 100000]");
+    let mut run = stuck.begin();
+    kill(&run.id().to_string());
+    run.wait().unwrap();
+    stuck.assert_is_clean();
+    stuck.assert_next_is_whole(2);
+}
+
+#[test]
+fn a_worker_that_is_killed_while_it_compiles_leaves_nothing_behind() {
+    let stuck = Stuck::new("loops = [20, 100000]");
+    let mut run = stuck.begin();
+    let workers = processes(&stuck.cc, "\0worker");
+    // One for each loop of the block.
+    let compilers = processes(&stuck.cc, "\0compiler");
+    assert_eq!((workers.len(), compilers.len()), (1, 2));
+    kill(&workers[0]);
+    within("the compilers end", 10, || {
+        let left = processes(&stuck.cc, "\0compiler");
+        compilers.iter().all(|process| !left.contains(process))
+    });
+    kill(&run.id().to_string());
+    run.wait().unwrap();
+    stuck.assert_is_clean();
+    stuck.assert_next_is_whole(2);
 }
 
 #[test]

@@ -14,7 +14,8 @@ use crate::device::launcher::{Launcher, LoopDriver};
 /// a loop is found some operations cost a microsecond.
 const YOUNG: Duration = Duration::from_millis(1);
 
-/// The clock of a young loop is read after so many operations, and whenever it has run twice as many.
+/// The clock of a young loop is read after so many operations, and then whenever twice as many
+/// have run.
 const FIRST_LOOK: usize = 4;
 
 /// While somebody else works for the loop, it is asked for news so often, in nanoseconds.

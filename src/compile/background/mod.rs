@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use sweeper_program::workload::{Planner, Refusal};
 use sweeper_program::{KernelSource, Program};
@@ -113,7 +114,7 @@ pub enum News {
 }
 
 /// A thread that plans, and a process that compiles. Dropping it ends both; a kernel that is being
-/// compiled is lost, and the cache is as if it had never been begun.
+/// compiled is lost, those before it are kept, and the cache is as if it had never been begun.
 pub struct Background {
     /// None once it is to end.
     orders: Option<Sender<Order>>,
@@ -201,12 +202,28 @@ impl Drop for Background {
     fn drop(&mut self) {
         self.orders = None;
         // The thread may wait for an answer.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(&mut self.child);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
+}
+
+/// How long the process may take to end by itself: a little longer than it allows itself.
+const END_WITHIN: Duration = Duration::from_secs(1);
+
+/// Ends the compiling process, which ends its compilers and removes their folders.
+fn end(child: &mut Child) {
+    let asked = Pid::from_raw(child.id() as i32).map(|pid| kill_process(pid, Signal::USR2));
+    let start = Instant::now();
+    while asked == Some(Ok(())) && start.elapsed() < END_WITHIN {
+        match child.try_wait() {
+            Ok(None) => thread::sleep(Duration::from_millis(1)),
+            Ok(Some(_)) | Err(_) => return,
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// A plan, and how long it took, in nanoseconds.
