@@ -77,6 +77,18 @@ pub struct Place<'a> {
 const GOES_ON: &str = "the loop ended first; compiling went on beside the next one";
 const GIVEN_UP: &str = "the loop ended first; compiling was given up";
 
+/// How long a kernel that is still being compiled after the last loop is waited for, so that the
+/// next run has it.
+const FINISH_WITHIN: Duration = Duration::from_secs(1);
+
+impl Drop for Auto {
+    fn drop(&mut self) {
+        if self.rules.remembers {
+            self.background.finish(FINISH_WITHIN);
+        }
+    }
+}
+
 fn start(opening: &Opening) -> Result<Background, DeviceError> {
     let started = Background::start(opening);
     started.map_err(|error| DeviceError::Interrupted(format!("the process that compiles: {error}")))

@@ -36,10 +36,11 @@ fn number(csv: &str, name: &str) -> u64 {
     value.parse().unwrap_or_else(|_| panic!("{name}: {value}"))
 }
 
-/// Runs loops that are the longer the longer compiling takes here, until one of both was found to
-/// be faster; yields the records, and the loop's iterations.
+/// Runs loops until one of both was found to be faster; yields the records, and the loop's
+/// iterations. Kernels that were compiled beside a loop that ended first are there for the next
+/// one; where that is not enough, loops are longer.
 fn decided(place: &Place) -> (String, u64) {
-    for iterations in [3_000, 30_000, 300_000] {
+    for iterations in [3_000, 3_000, 3_000, 30_000, 30_000, 300_000] {
         let loops = format!("measure.loops=[{iterations}]");
         let output = place.sweeper(&["run", "m.toml", "--set", &loops]);
         assert_eq!(code(&output), 0, "{}", text(&output));
@@ -146,6 +147,29 @@ fn what_a_loop_found_out_is_remembered() {
     assert_ne!(only(&third, "hot_outcome"), "remembered");
     assert_ne!(only(&third, "hot_switched_at"), "1");
     assert!(number(&third, "hot_detected_at") > 1);
+}
+
+/// Loops that differ in sizes of one bucket alone share the program's kernels.
+#[test]
+fn loops_of_one_bucket_compile_once() {
+    let of_size = |dimension: u32| {
+        let grid = format!("grid = {{ batch = [8], sequence = [8], dimension = [{dimension}] }}");
+        let bucket = "[plan]\nbuckets = { dimension = [64] }\n[measure]";
+        manifest("gelu", "both", &grid, "hot_threshold = 3").replace("[measure]", bucket)
+    };
+    let place = Place::new(&of_size(33));
+    decided(&place);
+    let kernels = |place: &Place| {
+        let listed = text(&place.sweeper(&["cache", "ls"]));
+        listed.matches("shared object").count()
+    };
+    let before = kernels(&place);
+    fs::remove_dir_all(place.path("results")).unwrap();
+    fs::write(place.path("m.toml"), of_size(40)).unwrap();
+    let (csv, _) = decided(&place);
+    assert!(number(&csv, "hot_switched_at") > 3, "it is another loop");
+    assert_eq!(number(&csv, "hot_price_ns"), 500_000, "loading alone");
+    assert_eq!(kernels(&place), before);
 }
 
 /// A C compiler that does as `words` say once the file `mark` is there.

@@ -5,6 +5,7 @@
 
 mod server;
 
+use std::cell::Cell;
 use std::io;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -119,6 +120,8 @@ pub struct Background {
     /// None once it is to end.
     orders: Option<Sender<Order>>,
     news: Receiver<News>,
+    /// Orders without news.
+    open: Cell<u32>,
     thread: Option<JoinHandle<()>>,
     child: Child,
     /// The compiler for the device's kernels, as it calls itself.
@@ -154,6 +157,7 @@ impl Background {
         Ok(Background {
             orders: Some(orders),
             news,
+            open: Cell::new(0),
             thread: Some(thread),
             child,
             compiler,
@@ -172,6 +176,7 @@ impl Background {
 
     fn order(&self, order: Order) {
         if let Some(orders) = &self.orders {
+            self.open.set(self.open.get() + 1);
             // If the thread is gone, `news` says so.
             let _ = orders.send(order);
         }
@@ -183,7 +188,7 @@ impl Background {
     /// If the thread or the process ended.
     pub fn news(&self) -> Result<Option<News>, CompileFailure> {
         match self.news.try_recv() {
-            Ok(news) => Ok(Some(news)),
+            Ok(news) => Ok(Some(self.heard(news))),
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => Err(ended()),
         }
@@ -194,7 +199,26 @@ impl Background {
     /// # Errors
     /// If the thread or the process ended.
     pub fn wait(&self) -> Result<News, CompileFailure> {
-        self.news.recv().map_err(|_| ended())
+        let news = self.news.recv().map_err(|_| ended())?;
+        Ok(self.heard(news))
+    }
+
+    fn heard(&self, news: News) -> News {
+        self.open.set(self.open.get().saturating_sub(1));
+        news
+    }
+
+    /// Waits until all that was asked for is done, for a limited time: kernels that are compiled
+    /// are kept.
+    pub fn finish(&self, limit: Duration) {
+        let start = Instant::now();
+        while self.open.get() > 0 {
+            let left = limit.saturating_sub(start.elapsed());
+            match self.news.recv_timeout(left) {
+                Ok(news) => _ = self.heard(news),
+                Err(_) => return,
+            }
+        }
     }
 }
 
