@@ -13,11 +13,11 @@ mod turns;
 
 use std::time::{Duration, Instant};
 
-use sweeper_program::workload::{Dispatch, Dispatcher, TensorSpec};
+use sweeper_program::workload::{Dispatch, Dispatcher, LoopId, TensorSpec};
 use sweeper_program::{KernelSource, Program, Tensors};
 
 use crate::compile::CachePlace;
-use crate::compile::background::{Background, News, Opening};
+use crate::compile::background::{Background, CompileFailure, News, Opening};
 use crate::device::{Device, DeviceError, Job, Prepared, Sample};
 use crate::hardware::DeviceKind;
 use crate::manifest::settings::AutoRules;
@@ -25,7 +25,7 @@ use crate::row::hot_path::HotPath;
 
 use decide::{Work, launch_ns};
 use driver::{Bench, Driven, Driver, Loaded};
-use memory::{Decision, Memory, Remembered};
+use memory::{Decision, Memory, Refused, Remembered};
 
 /// Iterations of the loop that is run to see that results stay right when the program takes over;
 /// it does so in the middle.
@@ -54,6 +54,10 @@ pub struct Auto {
     launch_ns: f64,
     iterations: u32,
     known: Option<Known>,
+    /// Loops without a program.
+    refused: Vec<Refused>,
+    /// The signature of the loop that ended before its program was compiled.
+    pending: Option<[u8; 32]>,
     /// A program that was loaded, with the loop that it is of.
     loaded: Option<(Vec<u8>, Prepared)>,
     detection_ns: Option<f64>,
@@ -83,8 +87,13 @@ const FINISH_WITHIN: Duration = Duration::from_secs(1);
 
 impl Drop for Auto {
     fn drop(&mut self) {
-        if self.rules.remembers {
-            self.background.finish(FINISH_WITHIN);
+        if !self.rules.remembers {
+            return;
+        }
+        let failure = self.background.finish(FINISH_WITHIN);
+        let failure = failure.filter(|failure| failure.is_final);
+        if let (Some(signature), Some(CompileFailure { reason, .. })) = (self.pending, failure) {
+            self.memory.refuse(&Refused { signature, reason });
         }
     }
 }
@@ -125,7 +134,7 @@ impl Auto {
         let memory = Memory::open(
             cache.as_ref().filter(|_| rules.remembers),
             (&identity, &background.compiler),
-            dispatcher.first_operation(),
+            [dispatcher.first_operation(), dispatcher.first_family()],
             &settings,
         );
         let totals = program.totals();
@@ -143,6 +152,8 @@ impl Auto {
             launch_ns: launch_ns(identity.kind == DeviceKind::Cuda),
             iterations,
             known: None,
+            refused: vec![],
+            pending: None,
             loaded: None,
             detection_ns: None,
             first: None,
@@ -150,6 +161,7 @@ impl Auto {
         };
         auto.detection_ns = auto.time_of_detection();
         auto.recall(device)?;
+        auto.refused = auto.memory.refused();
         auto.dispatcher.restart();
         Ok(auto)
     }
@@ -228,6 +240,7 @@ impl Auto {
             eager_work: self.eager_work,
             launch_ns: self.launch_ns,
             threshold: self.rules.threshold,
+            refused: &self.refused,
         }
     }
 
@@ -261,9 +274,12 @@ impl Auto {
     /// kernels are kept, compiling goes on beside the next loop, which asks anew and finds them.
     fn learn(&mut self, driven: Driven) -> Result<(), DeviceError> {
         let mut path = driven.path;
-        if driven.is_pending {
+        if let Some(id) = driven.pending {
             path.note = Some(match self.rules.remembers {
-                true => GOES_ON.to_owned(),
+                true => {
+                    self.pending = self.dispatcher.signature(id);
+                    GOES_ON.to_owned()
+                }
                 false => {
                     self.background = start(&self.opening)?;
                     GIVEN_UP.to_owned()
@@ -280,6 +296,7 @@ impl Auto {
         if let Some(found) = found {
             self.loaded = Some(found);
         }
+        self.refuse(driven.refused);
         let decided = driven.decision.filter(|_| self.rules.remembers);
         let remembered = decided.and_then(|(id, decision)| {
             let bytes = self.dispatcher.bytes(id)?;
@@ -295,6 +312,19 @@ impl Auto {
             });
         }
         Ok(())
+    }
+
+    /// Remembers that there is no program for a loop.
+    fn refuse(&mut self, refused: Option<(LoopId, String)>) {
+        let refused = refused.filter(|_| self.rules.remembers);
+        let refused = refused.and_then(|(id, reason)| {
+            let signature = self.dispatcher.signature(id)?;
+            Some(Refused { signature, reason })
+        });
+        if let Some(refused) = refused {
+            self.memory.refuse(&refused);
+            self.refused.push(refused);
+        }
     }
 
     /// The results of the last iteration of the last loop.

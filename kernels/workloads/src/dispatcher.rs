@@ -89,6 +89,13 @@ impl GraphDispatcher {
         Ok(dispatcher)
     }
 
+    /// The extent for which kernels are compiled in place of another one.
+    fn bound(&self, extent: usize) -> usize {
+        let mut bounds = self.bounds.iter();
+        let own = bounds.find(|(bounded, _)| *bounded == extent);
+        own.map_or(extent, |(_, bound)| *bound as usize)
+    }
+
     fn operands(&self, recorded: Recorded) -> &[(u32, Role)] {
         let [operands, results, _] = recorded.spans;
         &self.nodes[operands as usize..results as usize]
@@ -256,6 +263,16 @@ impl Dispatcher for GraphDispatcher {
     fn first_operation(&self) -> [u8; 32] {
         let first = self.replay.calls.first();
         first.map_or([0; 32], |call| call.definition.digest())
+    }
+
+    fn first_family(&self) -> [u8; 32] {
+        let first = self.replay.calls.first();
+        let digest = |call: &Call| call.definition.family_digest(|extent| self.bound(extent));
+        first.map_or([0; 32], digest)
+    }
+
+    fn signature(&self, id: LoopId) -> Option<[u8; 32]> {
+        Some(self.whole(id)?.signature(|extent| self.bound(extent)))
     }
 
     fn restart(&mut self) {

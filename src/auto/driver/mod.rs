@@ -7,7 +7,7 @@ use std::time::Instant;
 use sweeper_program::workload::{Dispatch, Dispatcher, LoopId, Planner};
 
 use super::decide::{Offer, Work, next_look, plan_pays};
-use super::memory::Decision;
+use super::memory::{Decision, Refused};
 use super::turns::{Next, Side, Turns};
 use crate::compile::background::{Background, CompileFailure, Compiled, News, Planned};
 use crate::device::launcher::{Launcher, Moment};
@@ -55,6 +55,8 @@ pub(super) struct Bench<'a> {
     pub(super) launch_ns: f64,
     /// Compile after so many iterations, whatever it costs.
     pub(super) threshold: Option<u32>,
+    /// Loops without a program.
+    pub(super) refused: &'a [Refused],
 }
 
 /// The stages of a decision.
@@ -107,6 +109,7 @@ pub(super) struct Driver<'a> {
     has_parts: bool,
     path: HotPath,
     decision: Option<(LoopId, Decision)>,
+    refused: Option<(LoopId, String)>,
 }
 
 /// The end of a loop.
@@ -115,10 +118,12 @@ pub(super) struct Driven {
     pub(super) loaded: Option<Loaded>,
     /// What is to be remembered.
     pub(super) decision: Option<(LoopId, Decision)>,
+    /// The loop for which there is no program, and why, if another try would fail as well.
+    pub(super) refused: Option<(LoopId, String)>,
     /// The program that ran the last iteration.
     pub(super) last: Prepared,
-    /// Whether the background still works for the loop.
-    pub(super) is_pending: bool,
+    /// The loop, if the background still works for it.
+    pub(super) pending: Option<LoopId>,
 }
 
 impl<'a> Driver<'a> {
@@ -138,6 +143,7 @@ impl<'a> Driver<'a> {
             has_parts: false,
             path: HotPath::default(),
             decision: None,
+            refused: None,
         }
     }
 
@@ -153,23 +159,18 @@ impl<'a> Driver<'a> {
             } => {
                 self.path.outcome = HotOutcome::Remembered;
                 self.adopt_at = Some(1);
-                Some((*eager_ns, *compiled_ns))
+                (*eager_ns, *compiled_ns)
             }
             Decision::Back {
                 eager_ns,
                 compiled_ns,
             } => {
                 self.path.outcome = HotOutcome::Back;
-                Some((*eager_ns, *compiled_ns))
-            }
-            Decision::Failed(reason) => {
-                self.path.outcome = HotOutcome::Failed;
-                self.path.note = Some(reason.clone());
-                None
+                (*eager_ns, *compiled_ns)
             }
         };
-        self.path.eager_ns = times.map(|(eager_ns, _)| eager_ns);
-        self.path.compiled_ns = times.map(|(_, compiled_ns)| compiled_ns);
+        self.path.eager_ns = Some(times.0);
+        self.path.compiled_ns = Some(times.1);
         self
     }
 
@@ -184,19 +185,19 @@ impl<'a> Driver<'a> {
 
     /// The end.
     pub(super) fn finish(mut self, elapsed_ns: f64) -> Driven {
-        let (outcome, is_pending) = match self.stage {
-            Stage::Searching if self.silence.is_some() => (HotOutcome::Short, false),
-            Stage::Searching if self.has_parts => (HotOutcome::Parts, false),
-            Stage::Searching => (HotOutcome::Undetected, false),
-            Stage::Watching { .. } => (HotOutcome::Short, false),
-            Stage::Planning { .. } => (HotOutcome::Short, true),
-            Stage::Weighing { .. } => (HotOutcome::Unpaid, false),
-            Stage::Compiling { since, .. } => {
+        let (outcome, pending) = match self.stage {
+            Stage::Searching if self.silence.is_some() => (HotOutcome::Short, None),
+            Stage::Searching if self.has_parts => (HotOutcome::Parts, None),
+            Stage::Searching => (HotOutcome::Undetected, None),
+            Stage::Watching { .. } => (HotOutcome::Short, None),
+            Stage::Planning { id } => (HotOutcome::Short, Some(id)),
+            Stage::Weighing { .. } => (HotOutcome::Unpaid, None),
+            Stage::Compiling { id, since } => {
                 self.path.background_ns += since.elapsed().as_nanos() as f64;
-                (HotOutcome::Compiling, true)
+                (HotOutcome::Compiling, Some(id))
             }
-            Stage::Turning { .. } => (HotOutcome::Trying, false),
-            Stage::Settled => (self.path.outcome, false),
+            Stage::Turning { .. } => (HotOutcome::Trying, None),
+            Stage::Settled => (self.path.outcome, None),
         };
         self.path.outcome = outcome;
         self.path.total_ns = elapsed_ns;
@@ -204,8 +205,9 @@ impl<'a> Driver<'a> {
             path: self.path,
             loaded: self.loaded,
             decision: self.decision,
+            refused: self.refused,
             last: self.last,
-            is_pending,
+            pending,
         }
     }
 
@@ -274,12 +276,29 @@ impl<'a> Driver<'a> {
         self.has_parts |= !is_whole;
         if is_whole && matches!(self.stage, Stage::Searching) {
             self.path.detected_at = Some(self.iteration);
+            if let Some(refused) = self.refusal(id) {
+                self.path.outcome = HotOutcome::Failed;
+                self.path.note = Some(refused.reason.clone());
+                self.stage = Stage::Settled;
+                return;
+            }
             self.stage = Stage::Watching {
                 id,
                 times: [None; 2],
                 look: 0,
             };
         }
+    }
+
+    /// Why there is no program for a loop, if that is known.
+    fn refusal(&self, id: LoopId) -> Option<&'a Refused> {
+        let refused = self.bench.refused;
+        if refused.is_empty() {
+            // Signatures of large models take milliseconds.
+            return None;
+        }
+        let signature = self.bench.dispatcher.signature(id)?;
+        refused.iter().find(|held| held.signature == signature)
     }
 
     /// Decides after an iteration of a loop.
@@ -363,6 +382,8 @@ impl<'a> Driver<'a> {
     fn planned(&mut self, id: LoopId) -> Stage {
         let planned = match self.bench.background.news() {
             Ok(Some(News::Planned(planned))) => planned,
+            // Of the loop before, which ended first: its program is this one.
+            Ok(Some(News::Compiled(Err(failure)))) if failure.is_final => Err(failure),
             Ok(_) => return Stage::Planning { id },
             Err(failure) => Err(failure),
         };
@@ -543,7 +564,7 @@ impl<'a> Driver<'a> {
         self.path.outcome = HotOutcome::Failed;
         self.path.note = Some(failure.reason.clone());
         if failure.is_final {
-            self.remember(id, Decision::Failed(failure.reason));
+            self.refused = Some((id, failure.reason));
         }
         Stage::Settled
     }

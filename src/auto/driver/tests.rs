@@ -43,6 +43,14 @@ impl Dispatcher for Three {
         [0; 32]
     }
 
+    fn first_family(&self) -> [u8; 32] {
+        [0; 32]
+    }
+
+    fn signature(&self, _id: LoopId) -> Option<[u8; 32]> {
+        Some([3; 32])
+    }
+
     fn restart(&mut self) {}
 
     fn skip_to(&mut self, at: usize) {
@@ -231,6 +239,7 @@ struct Setting {
     behind_ns: f64,
     refuses: bool,
     threshold: Option<u32>,
+    refused: Vec<Refused>,
 }
 
 impl Setting {
@@ -243,6 +252,7 @@ impl Setting {
             behind_ns: 0.0,
             refuses: false,
             threshold: None,
+            refused: vec![],
         }
     }
 
@@ -265,6 +275,7 @@ impl Setting {
             },
             launch_ns: 10.0,
             threshold: self.threshold,
+            refused: &self.refused,
         };
         let mut driver = Driver::new(bench, iterations);
         let _: Duration = driver.run(&mut launcher).unwrap();
@@ -389,8 +400,19 @@ fn there_may_be_no_program() {
     });
     let run = setting.run(LONG);
     assert_eq!(run.outcome(), HotOutcome::Failed);
-    let failed = matches!(run.driven.decision, Some((LOOP, Decision::Failed(_))));
-    assert!(failed, "it is remembered");
+    let (id, reason) = run.driven.refused.clone().expect("it is remembered");
+    assert_eq!(id, LOOP);
+    run.assert_each_ran_once(LONG);
+    // The next loop, of this size or another one of its bucket, is not compiled.
+    let mut setting = Setting::new([1e5, 5e4]);
+    setting.refused = vec![Refused {
+        signature: [3; 32],
+        reason: reason.clone(),
+    }];
+    let run = setting.run(LONG);
+    assert_eq!(run.outcome(), HotOutcome::Failed);
+    assert_eq!(run.driven.path.note, Some(reason));
+    assert_eq!(run.driven.path.background_ns, 0.0);
     run.assert_each_ran_once(LONG);
 
     let mut setting = Setting::new([1e5, 5e4]);
@@ -399,7 +421,7 @@ fn there_may_be_no_program() {
         is_final: false,
     });
     let run = setting.run(LONG);
-    assert!(run.driven.decision.is_none(), "another try may work");
+    assert!(run.driven.refused.is_none(), "another try may work");
     assert_eq!(run.driven.path.note.as_deref(), Some("the process ended"));
 
     let mut setting = Setting::new([1e5, 5e4]);
@@ -432,6 +454,7 @@ fn a_remembered_program_runs_from_the_first_iteration_on() {
         },
         launch_ns: 10.0,
         threshold: None,
+        refused: &[],
     };
     let decision = Decision::Kept {
         eager_ns: 2.0,

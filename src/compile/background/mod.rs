@@ -209,16 +209,18 @@ impl Background {
     }
 
     /// Waits until all that was asked for is done, for a limited time: kernels that are compiled
-    /// are kept.
-    pub fn finish(&self, limit: Duration) {
+    /// are kept. Returns why there is no program, where that is news.
+    pub fn finish(&self, limit: Duration) -> Option<CompileFailure> {
         let start = Instant::now();
+        let mut failure = None;
         while self.open.get() > 0 {
             let left = limit.saturating_sub(start.elapsed());
-            match self.news.recv_timeout(left) {
-                Ok(news) => _ = self.heard(news),
-                Err(_) => return,
+            let news = self.news.recv_timeout(left).ok()?;
+            if let News::Planned(Err(why)) | News::Compiled(Err(why)) = self.heard(news) {
+                failure = Some(why);
             }
         }
+        failure
     }
 }
 

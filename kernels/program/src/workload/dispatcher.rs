@@ -45,6 +45,9 @@ pub trait Dispatcher: Send {
     /// has run any other.
     fn first_operation(&self) -> [u8; 32];
 
+    /// As [`Dispatcher::first_operation`], with equal digests for sizes of one bucket.
+    fn first_family(&self) -> [u8; 32];
+
     /// Forgets all that was recorded, and all loops: a new client.
     fn restart(&mut self);
 
@@ -62,6 +65,10 @@ pub trait Dispatcher: Send {
     /// Makes the program of one iteration of a whole loop. Its given tensors and results have the
     /// names of the problem's.
     fn planner(&self, id: LoopId) -> Option<Planner>;
+
+    /// A digest of a whole loop that loops have in common which differ in sizes of one bucket alone:
+    /// their programs share all kernels.
+    fn signature(&self, id: LoopId) -> Option<[u8; 32]>;
 
     /// A whole loop in bytes, for [`Dispatcher::know`] in a later run.
     fn bytes(&self, id: LoopId) -> Option<Vec<u8>>;
