@@ -66,8 +66,8 @@ pub trait Dispatcher: Send {
     /// names of the problem's.
     fn planner(&self, id: LoopId) -> Option<Planner>;
 
-    /// A digest of a whole loop that loops have in common which differ in sizes of one bucket alone:
-    /// their programs share all kernels.
+    /// A digest of a whole loop, equal for loops that differ in sizes of one bucket alone: their
+    /// programs share all kernels.
     fn signature(&self, id: LoopId) -> Option<[u8; 32]>;
 
     /// A whole loop in bytes, for [`Dispatcher::know`] in a later run.
