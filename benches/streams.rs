@@ -202,6 +202,68 @@ fn followed(made: &[Made], period: usize, [is_recorded, is_adopted]: [bool; 2]) 
     median((0..ROUNDS).map(&mut once).collect())
 }
 
+/// Work that takes the caches for itself, as kernels do: it reads and writes 32 KiB of its memory,
+/// another part each time.
+struct Kernels {
+    memory: Vec<u64>,
+    at: usize,
+}
+
+impl Kernels {
+    /// Words of one launch.
+    const WORDS: usize = (32 << 10) / 8;
+
+    /// Kernels that have 4 MiB of memory together, more than a second-level cache has.
+    fn new() -> Self {
+        Kernels {
+            memory: vec![1; 128 * Self::WORDS],
+            at: 0,
+        }
+    }
+
+    fn launch(&mut self) {
+        let words = &mut self.memory[self.at..][..Self::WORDS];
+        for word in words {
+            *word = word.wrapping_mul(3);
+        }
+        self.at = (self.at + Self::WORDS) % self.memory.len();
+    }
+}
+
+/// Nanoseconds that recording adds to an operation of a loop whose kernels take the caches: of the
+/// first operations, until the loop is found and followed, or of later ones.
+fn between_kernels(made: &[Made], period: usize, [is_known, is_adopted]: [bool; 2]) -> f64 {
+    let iterations = if is_known {
+        100
+    } else {
+        60usize.div_ceil(period)
+    };
+    let known = if is_known { 10.max(60 / period) } else { 0 } * period;
+    let mut kernels = Kernels::new();
+    let mut once = |is_recorded: bool| {
+        let (mut stream, kinds) = stream();
+        for made in &made[..known] {
+            if let Answer::Found(path) = record(&mut stream, &kinds, made)
+                && is_adopted
+            {
+                stream.adopt(path);
+            }
+        }
+        let operations = &made[known..known + iterations * period];
+        let start = Instant::now();
+        for made in operations {
+            if is_recorded {
+                black_box(record(&mut stream, &kinds, made));
+            }
+            kernels.launch();
+        }
+        start.elapsed().as_secs_f64() * 1e9 / operations.len() as f64
+    };
+    let rounds = if is_known { 5 * ROUNDS } else { 40 * ROUNDS };
+    let differences = (0..rounds).map(|_| once(true) - once(false));
+    median(differences.collect())
+}
+
 /// Nanoseconds of one launch of a program on a CPU: one that copies nearly nothing.
 fn launch() -> f64 {
     const LAUNCHES: usize = 1000;
@@ -232,6 +294,20 @@ fn launch() -> f64 {
     let prepared = device.prepare(job).unwrap();
     let once = |_| device.sample(prepared, 10).unwrap().elapsed_ns / (10 * LAUNCHES) as f64;
     median((0..ROUNDS).map(once).collect())
+}
+
+fn print_between_kernels() {
+    for period in [7, 25, 200] {
+        let made = Client::trained(period).made;
+        for (words, which) in [
+            ("first ones", [false, false]),
+            ("followed", [true, false]),
+            ("adopted", [true, true]),
+        ] {
+            let added = between_kernels(&made, period, which);
+            println!("period {period:4}: between kernels, {words:10} {added:7.1} ns");
+        }
+    }
 }
 
 fn main() {
@@ -271,6 +347,7 @@ fn main() {
             followed(&made, period, [true, true])
         );
     }
+    print_between_kernels();
     let mut client = Client::default();
     let (mut weights, mut iterations) = (vec![], 0);
     while client.made.len() < OPERATIONS {

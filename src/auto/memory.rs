@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sweeper_cache::{Artifact, Cache, Key, KeyBuilder, Kind, Lookup, Metadata};
 
@@ -10,7 +11,8 @@ use crate::compile::CachePlace;
 use crate::hardware::DeviceIdentity;
 
 /// Version of a key's fields and of an entry's contents.
-const SCHEMA: &str = "sweeper loop 1";
+const SCHEMA: &str = "sweeper loop 2";
+const REFUSED_SCHEMA: &str = "sweeper refused loop 1";
 
 /// Loops that begin with one operation, at most.
 const PLACES: u32 = 8;
@@ -23,8 +25,6 @@ pub(super) enum Decision {
     Kept { eager_ns: f64, compiled_ns: f64 },
     /// It is not.
     Back { eager_ns: f64, compiled_ns: f64 },
-    /// There is no program, for this reason.
-    Failed(String),
 }
 
 /// A loop, and the decision.
@@ -39,23 +39,35 @@ pub(super) struct Remembered {
 pub(super) struct Memory {
     cache: Option<Cache>,
     keys: Vec<Key>,
+    /// Of loops without a program.
+    refused: Vec<Key>,
+}
+
+/// A loop without a program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Refused {
+    /// Its signature, which all sizes of a bucket have: no compiler takes their kernels either.
+    pub(super) signature: [u8; 32],
+    /// Why, in a sentence.
+    pub(super) reason: String,
 }
 
 impl Memory {
     /// The memory in a cache, for loops on a device whose kernels a compiler makes. `settings` are
-    /// those that decide, in words. Without a cache nothing is remembered.
+    /// those that decide, in words; operations, the first one by itself and as one of a bucket of
+    /// sizes. Without a cache nothing is remembered.
     pub(super) fn open(
         place: Option<&CachePlace>,
         (device, compiler): (&DeviceIdentity, &str),
-        first_operation: [u8; 32],
+        [operation, family]: [[u8; 32]; 2],
         settings: &str,
     ) -> Self {
         let cache = place.and_then(|place| Cache::open(place.config()).ok());
-        let key = |place: u32| {
-            let mut builder = KeyBuilder::new(SCHEMA)
+        let key = |schema: &str, operation: [u8; 32], place: u32| {
+            let mut builder = KeyBuilder::new(schema)
                 .field("kernels", env!("SWEEPER_KERNELS_DIGEST"))
                 .field("device", &device.name)
-                .field("operation", first_operation)
+                .field("operation", operation)
                 .field("settings", settings)
                 .field("place", place.to_string());
             for (name, value) in &device.details {
@@ -65,35 +77,63 @@ impl Memory {
         };
         Memory {
             cache,
-            keys: (0..PLACES).map(key).collect(),
+            keys: (0..PLACES)
+                .map(|place| key(SCHEMA, operation, place))
+                .collect(),
+            refused: (0..PLACES)
+                .map(|place| key(REFUSED_SCHEMA, family, place))
+                .collect(),
         }
     }
 
-    /// All that is remembered.
+    /// Loops that became compiled, and those that went back.
     pub(super) fn all(&self) -> Vec<Remembered> {
+        self.read(&self.keys)
+    }
+
+    /// Loops without a program.
+    pub(super) fn refused(&self) -> Vec<Refused> {
+        self.read(&self.refused)
+    }
+
+    fn read<T: DeserializeOwned>(&self, keys: &[Key]) -> Vec<T> {
         let Some(cache) = &self.cache else {
             return Vec::new();
         };
-        let entries = self.keys.iter().filter_map(|key| cache.peek(key));
+        let entries = keys.iter().filter_map(|key| cache.peek(key));
         let remembered = entries.map(|entry| postcard::from_bytes(entry.payload()).ok());
         remembered.flatten().collect()
     }
 
-    /// Remembers a loop, in the first place that is free. Where none is, it is forgotten.
+    /// Remembers a loop.
     pub(super) fn keep(&self, remembered: &Remembered) {
+        let word = match remembered.decision {
+            Decision::Kept { .. } => "kept",
+            Decision::Back { .. } => "back",
+        };
+        self.write(&self.keys, remembered, word);
+    }
+
+    /// Remembers that there is no program.
+    pub(super) fn refuse(&self, refused: &Refused) {
+        self.write(&self.refused, refused, "failed");
+    }
+
+    /// Writes into the first place that is free. Where none is, it is forgotten.
+    fn write(&self, keys: &[Key], remembered: &impl Serialize, word: &str) {
         let Some(cache) = &self.cache else {
             return;
         };
         let Ok(payload) = postcard::to_stdvec(remembered) else {
             return;
         };
-        for key in &self.keys {
+        for key in keys {
             match cache.try_lookup(key) {
                 Some(Lookup::Miss(slot)) => {
                     slot.publish(Artifact {
                         kind: Kind::Loop,
                         payload,
-                        metadata: metadata(remembered),
+                        metadata: metadata(word),
                     });
                     return;
                 }
@@ -106,14 +146,9 @@ impl Memory {
     }
 }
 
-fn metadata(remembered: &Remembered) -> Metadata {
-    let decision = match &remembered.decision {
-        Decision::Kept { .. } => "kept",
-        Decision::Back { .. } => "back",
-        Decision::Failed(_) => "failed",
-    };
+fn metadata(word: &str) -> Metadata {
     Metadata {
-        sources: vec![format!("loop: {decision}")],
+        sources: vec![format!("loop: {word}")],
         options: Vec::new(),
         arch: String::new(),
         compiler: String::new(),
@@ -135,7 +170,10 @@ mod tests {
     fn remembered(number: u8) -> Remembered {
         Remembered {
             bytes: vec![number; 3],
-            decision: Decision::Failed("no".to_owned()),
+            decision: Decision::Back {
+                eager_ns: 1.0,
+                compiled_ns: 2.0,
+            },
         }
     }
 
@@ -149,7 +187,8 @@ mod tests {
         };
         let device = Null::default().identity().clone();
         let open = |compiler: &str, operation: u8, settings: &str| {
-            Memory::open(Some(&place), (&device, compiler), [operation; 32], settings)
+            let operations = [[operation; 32], [7; 32]];
+            Memory::open(Some(&place), (&device, compiler), operations, settings)
         };
         let memory = open("cc 12", 1, "");
         assert_eq!(memory.all(), []);
@@ -165,7 +204,15 @@ mod tests {
             memory.keep(&remembered(number));
         }
         assert_eq!(memory.all().len(), PLACES as usize);
-        let nowhere = Memory::open(None, (&device, ""), [0; 32], "");
+        // Other sizes of a bucket have another first operation.
+        let refused = Refused {
+            signature: [4; 32],
+            reason: "no".to_owned(),
+        };
+        memory.refuse(&refused);
+        assert_eq!(open("cc 12", 9, "").refused(), [refused]);
+        assert_eq!(open("cc 13", 1, "").refused(), []);
+        let nowhere = Memory::open(None, (&device, ""), [[0; 32]; 2], "");
         nowhere.keep(&remembered(1));
         assert_eq!(nowhere.all(), []);
     }

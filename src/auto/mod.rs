@@ -13,7 +13,7 @@ mod turns;
 
 use std::time::{Duration, Instant};
 
-use sweeper_program::workload::{Dispatch, Dispatcher, TensorSpec};
+use sweeper_program::workload::{Dispatch, Dispatcher, LoopId, TensorSpec};
 use sweeper_program::{KernelSource, Program, Tensors};
 
 use crate::compile::CachePlace;
@@ -25,7 +25,7 @@ use crate::row::hot_path::HotPath;
 
 use decide::{Work, launch_ns};
 use driver::{Bench, Driven, Driver, Loaded};
-use memory::{Decision, Memory, Remembered};
+use memory::{Decision, Memory, Refused, Remembered};
 
 /// Iterations of the loop that is run to see that results stay right when the program takes over;
 /// it does so in the middle.
@@ -45,6 +45,8 @@ struct Known {
 pub struct Auto {
     dispatcher: Box<dyn Dispatcher>,
     background: Background,
+    /// What the process that compiles is told first.
+    opening: Opening,
     memory: Memory,
     rules: AutoRules,
     eager: Prepared,
@@ -52,6 +54,10 @@ pub struct Auto {
     launch_ns: f64,
     iterations: u32,
     known: Option<Known>,
+    /// Loops without a program.
+    refused: Vec<Refused>,
+    /// The signature of the loop that ended before its program was compiled.
+    pending: Option<[u8; 32]>,
     /// A program that was loaded, with the loop that it is of.
     loaded: Option<(Vec<u8>, Prepared)>,
     detection_ns: Option<f64>,
@@ -69,6 +75,32 @@ pub struct Place<'a> {
     pub rules: AutoRules,
     /// The program that runs operation by operation, as it was prepared.
     pub eager: (&'a Program, Prepared),
+}
+
+/// The decision on a program that was not compiled when the loop ended.
+const GOES_ON: &str = "the loop ended first; compiling went on beside the next one";
+const GIVEN_UP: &str = "the loop ended first; compiling was given up";
+
+/// How long a kernel that is still being compiled after the last loop is waited for, so that the
+/// next run has it.
+const FINISH_WITHIN: Duration = Duration::from_secs(1);
+
+impl Drop for Auto {
+    fn drop(&mut self) {
+        if !self.rules.remembers {
+            return;
+        }
+        let failure = self.background.finish(FINISH_WITHIN);
+        let failure = failure.filter(|failure| failure.is_final);
+        if let (Some(signature), Some(CompileFailure { reason, .. })) = (self.pending, failure) {
+            self.memory.refuse(&Refused { signature, reason });
+        }
+    }
+}
+
+fn start(opening: &Opening) -> Result<Background, DeviceError> {
+    let started = Background::start(opening);
+    started.map_err(|error| DeviceError::Interrupted(format!("the process that compiles: {error}")))
 }
 
 impl Auto {
@@ -90,27 +122,26 @@ impl Auto {
         } = place;
         let identity = device.identity().clone();
         let alike: Vec<KernelSource> = program.sources().into_iter().cloned().collect();
-        let background = Background::start(&Opening {
+        let opening = Opening {
             cache: cache.clone(),
             compiles_all: !rules.remembers,
             device: identity.clone(),
             limit,
             alike,
-        });
-        let background = background.map_err(|error| {
-            DeviceError::Interrupted(format!("the process that compiles: {error}"))
-        })?;
+        };
+        let background = start(&opening)?;
         let settings = format!("{:?}", rules.threshold);
         let memory = Memory::open(
             cache.as_ref().filter(|_| rules.remembers),
             (&identity, &background.compiler),
-            dispatcher.first_operation(),
+            [dispatcher.first_operation(), dispatcher.first_family()],
             &settings,
         );
         let totals = program.totals();
         let mut auto = Auto {
             dispatcher,
             background,
+            opening,
             memory,
             rules,
             eager,
@@ -121,6 +152,8 @@ impl Auto {
             launch_ns: launch_ns(identity.kind == DeviceKind::Cuda),
             iterations,
             known: None,
+            refused: vec![],
+            pending: None,
             loaded: None,
             detection_ns: None,
             first: None,
@@ -128,6 +161,8 @@ impl Auto {
         };
         auto.detection_ns = auto.time_of_detection();
         auto.recall(device)?;
+        auto.refused = auto.memory.refused();
+        auto.dispatcher.restart();
         Ok(auto)
     }
 
@@ -205,6 +240,7 @@ impl Auto {
             eager_work: self.eager_work,
             launch_ns: self.launch_ns,
             threshold: self.rules.threshold,
+            refused: &self.refused,
         }
     }
 
@@ -213,7 +249,6 @@ impl Auto {
     /// # Errors
     /// A refused launch or a lost device.
     pub fn sample(&mut self, device: &mut dyn Device) -> Result<Sample, DeviceError> {
-        self.dispatcher.restart();
         let (iterations, eager) = (self.iterations, self.eager);
         let known = self.known.take();
         let loaded = known.as_ref().and_then(|known| {
@@ -229,16 +264,28 @@ impl Auto {
         let elapsed_ns = sample.as_ref().map_or(0.0, |sample| sample.elapsed_ns);
         let driven = driver.finish(elapsed_ns);
         self.known = known;
-        self.learn(driven);
+        self.learn(driven)?;
+        // Not right before a loop: a new stream takes the caches, and `eager` begins with its own.
+        self.dispatcher.restart();
         sample
     }
 
-    fn learn(&mut self, driven: Driven) {
-        if driven.is_pending {
-            // The next loop asks anew.
-            let _: Result<News, CompileFailure> = self.background.wait();
-        }
+    /// Takes in the end of a loop. Nobody waits for a program that is still being compiled: where
+    /// kernels are kept, compiling goes on beside the next loop, which asks anew and finds them.
+    fn learn(&mut self, driven: Driven) -> Result<(), DeviceError> {
         let mut path = driven.path;
+        if let Some(id) = driven.pending {
+            path.note = Some(match self.rules.remembers {
+                true => {
+                    self.pending = self.dispatcher.signature(id);
+                    GOES_ON.to_owned()
+                }
+                false => {
+                    self.background = start(&self.opening)?;
+                    GIVEN_UP.to_owned()
+                }
+            });
+        }
         path.detection_ns = self.detection_ns;
         self.first.get_or_insert(path);
         self.last = driven.last;
@@ -249,6 +296,7 @@ impl Auto {
         if let Some(found) = found {
             self.loaded = Some(found);
         }
+        self.refuse(driven.refused);
         let decided = driven.decision.filter(|_| self.rules.remembers);
         let remembered = decided.and_then(|(id, decision)| {
             let bytes = self.dispatcher.bytes(id)?;
@@ -262,6 +310,20 @@ impl Auto {
                 remembered,
                 program: program.filter(|_| is_kept),
             });
+        }
+        Ok(())
+    }
+
+    /// Remembers that there is no program for a loop.
+    fn refuse(&mut self, refused: Option<(LoopId, String)>) {
+        let refused = refused.filter(|_| self.rules.remembers);
+        let refused = refused.and_then(|(id, reason)| {
+            let signature = self.dispatcher.signature(id)?;
+            Some(Refused { signature, reason })
+        });
+        if let Some(refused) = refused {
+            self.memory.refuse(&refused);
+            self.refused.push(refused);
         }
     }
 

@@ -3,9 +3,14 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXCPU};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level;
 
 use super::exit::Exit;
 use super::place;
@@ -36,7 +41,33 @@ pub fn compiler() -> Exit {
     outlive_signals();
     // If it can't give way, it takes its share.
     let _ = rustix::process::nice(NICENESS);
-    served(streams().and_then(|(questions, replies)| background::serve(questions, replies)))
+    let stop = Arc::new(AtomicBool::new(false));
+    end_when_told(&stop);
+    served(streams().and_then(|(questions, replies)| background::serve(questions, replies, &stop)))
+}
+
+/// How long a process that compiles may take to end: a C compiler is ended and its folder removed
+/// within milliseconds, but NVRTC can't be stopped.
+const END_WITHIN: Duration = Duration::from_millis(300);
+
+/// Sets `stop` when the worker says so or ends, and ends this process soon after.
+fn end_when_told(stop: &Arc<AtomicBool>) {
+    let Ok(mut signals) = Signals::new([SIGUSR2]) else {
+        // The signal ends this process at once then.
+        return;
+    };
+    let stop = Arc::clone(stop);
+    let watch = move || {
+        if signals.forever().next().is_some() {
+            stop.store(true, Ordering::Relaxed);
+            thread::sleep(END_WITHIN);
+            low_level::exit(Exit::Impossible.code().into());
+        }
+    };
+    if thread::Builder::new().spawn(watch).is_ok() {
+        // Otherwise the worker's end kills this process, and leaves its folder to the next one.
+        let _ = set_parent_process_death_signal(Some(Signal::USR2));
+    }
 }
 
 /// A scheduler signals every process of a job: the main one decides how to go on. It takes this one
@@ -46,8 +77,7 @@ fn outlive_signals() {
         // If it can't be ignored, it ends this process: one row says so.
         let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
     }
-    let parent_gone = Some(rustix::process::Signal::KILL);
-    let _ = rustix::process::set_parent_process_death_signal(parent_gone);
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
 }
 
 fn served(served: io::Result<()>) -> Exit {

@@ -55,7 +55,8 @@ impl Word for HotOutcome {
 pub struct HotPath {
     /// The end of the search for a program.
     pub outcome: HotOutcome,
-    /// Why there is no program, or none that was kept.
+    /// Why there is no program, or none that was kept; the decision on one that was still being
+    /// compiled.
     pub note: Option<String>,
     /// The iteration in which the loop was found.
     pub detected_at: Option<u32>,

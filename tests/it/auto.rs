@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,10 +36,11 @@ fn number(csv: &str, name: &str) -> u64 {
     value.parse().unwrap_or_else(|_| panic!("{name}: {value}"))
 }
 
-/// Runs loops that are the longer the longer compiling takes here, until one of both was found to
-/// be faster; yields the records, and the loop's iterations.
+/// Runs loops until one of both was found to be faster; yields the records, and the loop's
+/// iterations. Kernels that were compiled beside a loop that ended first are there for the next
+/// one; where that is not enough, loops are longer.
 fn decided(place: &Place) -> (String, u64) {
-    for iterations in [3_000, 30_000, 300_000] {
+    for iterations in [3_000, 3_000, 3_000, 30_000, 30_000, 300_000] {
         let loops = format!("measure.loops=[{iterations}]");
         let output = place.sweeper(&["run", "m.toml", "--set", &loops]);
         assert_eq!(code(&output), 0, "{}", text(&output));
@@ -148,6 +149,29 @@ fn what_a_loop_found_out_is_remembered() {
     assert!(number(&third, "hot_detected_at") > 1);
 }
 
+/// Loops that differ in sizes of one bucket alone share the program's kernels.
+#[test]
+fn loops_of_one_bucket_compile_once() {
+    let of_size = |dimension: u32| {
+        let grid = format!("grid = {{ batch = [8], sequence = [8], dimension = [{dimension}] }}");
+        let bucket = "[plan]\nbuckets = { dimension = [64] }\n[measure]";
+        manifest("gelu", "both", &grid, "hot_threshold = 3").replace("[measure]", bucket)
+    };
+    let place = Place::new(&of_size(33));
+    decided(&place);
+    let kernels = |place: &Place| {
+        let listed = text(&place.sweeper(&["cache", "ls"]));
+        listed.matches("shared object").count()
+    };
+    let before = kernels(&place);
+    fs::remove_dir_all(place.path("results")).unwrap();
+    fs::write(place.path("m.toml"), of_size(40)).unwrap();
+    let (csv, _) = decided(&place);
+    assert!(number(&csv, "hot_switched_at") > 3, "it is another loop");
+    assert_eq!(number(&csv, "hot_price_ns"), 500_000, "loading alone");
+    assert_eq!(kernels(&place), before);
+}
+
 /// A C compiler that does as `words` say once the file `mark` is there.
 fn compiler(place: &Place, words: &str) -> String {
     let script = format!(
@@ -163,9 +187,16 @@ fn compiler(place: &Place, words: &str) -> String {
 
 #[test]
 fn a_compiler_that_refuses_is_asked_once() {
-    let measure = "loops = [3000]\nhot_threshold = 3";
-    let place = Place::new(&manifest("mixed", "forward", "", measure));
-    let cc = compiler(&place, "echo 'no such register' >&2; exit 1");
+    // Two sizes of a bucket: the kernels of their programs are one.
+    let grid = "grid = { batch = [8], sequence = [8], dimension = [33, 40] }";
+    let measure = "loops = [100000]\nhot_threshold = 3\n[plan]\nbuckets = { dimension = [64] }";
+    let place = Place::new(&manifest("gelu", "both", grid, measure));
+    let asked = place.path("asked");
+    let words = format!(
+        "echo >>'{}'; echo 'no such register' >&2; exit 1",
+        asked.display()
+    );
+    let cc = compiler(&place, &words);
     let run = |args: &[&str]| {
         let output = place.command(args).env("CC", &cc).output().unwrap();
         assert_eq!(code(&output), 0, "{}", text(&output));
@@ -176,19 +207,23 @@ fn a_compiler_that_refuses_is_asked_once() {
     for _ in 0..2 {
         run(&["run", "m.toml"]);
         let csv = place.read("records.csv");
-        assert_eq!(only(&csv, "status"), "ok", "single operations are right");
-        assert_eq!(only(&csv, "hot_outcome"), "failed");
-        let note = only(&csv, "hot_note");
-        assert!(note.contains("no such register"), "{note}");
-        assert_eq!(number(&csv, "hot_replaced"), 0);
+        // Single operations are right.
+        assert_eq!(column(&csv, "status"), ["ok"; 2]);
+        assert_eq!(column(&csv, "hot_outcome"), ["failed"; 2]);
+        let notes = column(&csv, "hot_note");
+        let has_reason = |note: &String| note.contains("no such register");
+        assert!(notes.iter().all(has_reason), "{notes:?}");
+        assert_eq!(column(&csv, "hot_replaced"), ["0"; 2]);
         fs::remove_dir_all(place.path("results")).unwrap();
     }
     let listed = text(&place.sweeper(&["cache", "ls"]));
     assert_eq!(listed.matches("loop: failed").count(), 1, "{listed}");
+    assert_eq!(fs::read_to_string(&asked).unwrap(), "\n");
 }
 
-/// Processes that compile beside a loop and that were started with a C compiler.
-fn compilers(cc: &str) -> Vec<String> {
+/// Processes whose command lines have some words and that were started with a C compiler; of all
+/// words, those that the C compiler started, too.
+fn processes(cc: &str, words: &str) -> Vec<String> {
     let has = |process: &Path, file: &str, words: &str| {
         let held = fs::read(process.join(file)).unwrap_or_default();
         String::from_utf8_lossy(&held).contains(words)
@@ -196,7 +231,7 @@ fn compilers(cc: &str) -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     processes
         .map(|entry| entry.path())
-        .filter(|path| has(path, "cmdline", "\0compiler") && has(path, "environ", cc))
+        .filter(|path| has(path, "cmdline", words) && has(path, "environ", cc))
         .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
         .collect()
 }
@@ -225,7 +260,7 @@ fn a_killed_compiler_costs_the_loop_nothing() {
         }
         assert!(start.elapsed() < Duration::from_secs(120), "it hangs");
         if started.exists() {
-            for process in compilers(&cc) {
+            for process in processes(&cc, "\0compiler") {
                 Command::new("kill")
                     .args(["-9", &process])
                     .status()
@@ -249,6 +284,138 @@ fn a_killed_compiler_costs_the_loop_nothing() {
     assert!(number(&decided(&place).0, "hot_replaced") > 0);
     let verified = place.sweeper(&["cache", "verify"]);
     assert_eq!(code(&verified), 0, "{}", text(&verified));
+}
+
+/// A sweep whose loops compile beside them with a compiler that does not end, once kernels of
+/// single operations are compiled.
+struct Stuck {
+    place: Place,
+    cc: String,
+}
+
+impl Stuck {
+    fn new(measure: &str) -> Self {
+        let measure = format!("{measure}\nhot_threshold = 3");
+        let place = Place::new(&manifest("mixed", "forward", "", &measure));
+        fs::create_dir(place.path("tmp")).unwrap();
+        let started = place.path("started");
+        let cc = compiler(&place, &format!("touch '{}'; sleep 600", started.display()));
+        let stuck = Stuck { place, cc };
+        let output = stuck.command(&["compile", "m.toml"]).output().unwrap();
+        assert_eq!(code(&output), 0, "{}", text(&output));
+        fs::write(stuck.place.path("mark"), "").unwrap();
+        stuck
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.place.command(args);
+        command.env("CC", &self.cc);
+        command.env("TMPDIR", self.place.path("tmp"));
+        command
+    }
+
+    /// Begins the sweep, and waits until a kernel is being compiled.
+    fn begin(&self) -> Child {
+        let mut command = self.command(&["run", "m.toml"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().unwrap();
+        within("compiling begins", 120, || {
+            self.place.path("started").exists()
+        });
+        child
+    }
+
+    /// Nothing of a sweep that ended is there any more.
+    fn assert_is_clean(&self) {
+        within("processes end", 10, || processes(&self.cc, "").is_empty());
+        let left: Vec<_> = fs::read_dir(self.place.path("tmp"))
+            .unwrap()
+            .flatten()
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    /// The compiler ends again: the next sweep is whole.
+    fn assert_next_is_whole(&self, points: usize) {
+        fs::remove_file(self.place.path("mark")).unwrap();
+        let output = self.command(&["run", "m.toml"]).output().unwrap();
+        assert_eq!(code(&output), 0, "{}", text(&output));
+        let csv = self.place.read("records.csv");
+        assert_eq!(column(&csv, "status"), vec!["ok"; points]);
+        let mut names = column(&csv, "point");
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), points, "a row is there twice");
+        let verified = self.command(&["cache", "verify"]).output().unwrap();
+        assert_eq!(code(&verified), 0, "{}", text(&verified));
+        self.assert_is_clean();
+    }
+}
+
+fn within(what: &str, seconds: u64, mut has_happened: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !has_happened() {
+        assert!(start.elapsed() < Duration::from_secs(seconds), "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn kill(process: &str) {
+    let killed = Command::new("kill").args(["-9", process]).status();
+    assert!(killed.unwrap().success());
+}
+
+/// A loop that ends while its program is compiled is not waited for.
+#[test]
+fn a_loop_that_ends_first_waits_for_no_compiler() {
+    for (more, note) in [
+        ("", "compiling went on beside the next one"),
+        ("\nhot_memory = false", "compiling was given up"),
+    ] {
+        let stuck = Stuck::new(&format!("loops = [30000]{more}"));
+        let mut run = stuck.begin();
+        let mut status = None;
+        within("the sweep ends", 120, || {
+            status = run.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(status.unwrap().success());
+        let csv = stuck.place.read("records.csv");
+        assert_eq!(only(&csv, "status"), "ok", "{}", only(&csv, "reason"));
+        assert_eq!(only(&csv, "hot_outcome"), "compiling");
+        let said = only(&csv, "hot_note");
+        assert!(said.ends_with(note), "{said}");
+        stuck.assert_is_clean();
+    }
+}
+
+#[test]
+fn a_sweep_that_is_killed_while_it_compiles_leaves_nothing_behind() {
+    let stuck = Stuck::new("loops = [20, 100000]");
+    let mut run = stuck.begin();
+    kill(&run.id().to_string());
+    run.wait().unwrap();
+    stuck.assert_is_clean();
+    stuck.assert_next_is_whole(2);
+}
+
+#[test]
+fn a_worker_that_is_killed_while_it_compiles_leaves_nothing_behind() {
+    let stuck = Stuck::new("loops = [20, 100000]");
+    let mut run = stuck.begin();
+    let workers = processes(&stuck.cc, "\0worker");
+    // One for each loop of the block.
+    let compilers = processes(&stuck.cc, "\0compiler");
+    assert_eq!((workers.len(), compilers.len()), (1, 2));
+    kill(&workers[0]);
+    within("the compilers end", 10, || {
+        let left = processes(&stuck.cc, "\0compiler");
+        compilers.iter().all(|process| !left.contains(process))
+    });
+    kill(&run.id().to_string());
+    run.wait().unwrap();
+    stuck.assert_is_clean();
+    stuck.assert_next_is_whole(2);
 }
 
 #[test]

@@ -17,11 +17,11 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 87000),
-    ("kernels/program/src", 4000),
+    ("kernels/program/src", 4050),
     ("kernels/compiler/src", 30000),
     ("kernels/workloads/src", 18100),
     ("cache/src", 6200),
-    ("tests/it", 20400),
+    ("tests/it", 20600),
 ];
 
 /// Private words for things that the field has names for, and these names.

@@ -13,11 +13,12 @@ use sweeper_program::workload::{Dispatch, Dispatcher, LoopId, Phase, Planner, Re
 use sweeper_program::{Binding, Precision, Program, Role};
 
 /// An operation of an iteration, as it is recorded.
+#[derive(Clone, Copy)]
 struct Recorded {
     kind: Kind,
-    /// Nodes that are read and made, by index, with the roles of their values.
-    operands: Vec<(usize, Role)>,
-    results: Vec<(usize, Role)>,
+    /// Positions in [`GraphDispatcher::nodes`]: of its first operand, of its first result, and
+    /// behind its last one.
+    spans: [u32; 3],
 }
 
 /// The operations of a graph, again and again, and the stream that they are recorded in.
@@ -32,13 +33,16 @@ pub(crate) struct GraphDispatcher {
     /// Results that are next values of given tensors, by node.
     updates: Vec<(usize, usize)>,
     recorded: Vec<Recorded>,
+    /// Nodes that operations read and make, with the roles of their values. All lie in a row:
+    /// kernels take the caches, so that each line that recording reads costs an operation time.
+    nodes: Vec<(u32, Role)>,
     stream: Stream,
     /// The value of each node.
     values: Vec<u64>,
     next_value: u64,
     /// The operation that comes next.
     at: usize,
-    tensors: [Vec<Tensor>; 2],
+    tensors: Vec<Tensor>,
 }
 
 impl GraphDispatcher {
@@ -73,15 +77,33 @@ impl GraphDispatcher {
             results: results.collect(),
             updates: updates.collect(),
             recorded: vec![],
+            nodes: vec![],
             stream: Stream::new(),
             values: vec![0; graph.nodes().len()],
             next_value: 0,
             at: 0,
-            tensors: [vec![], vec![]],
+            tensors: vec![],
             replay,
         };
         dispatcher.restart();
         Ok(dispatcher)
+    }
+
+    /// The extent for which kernels are compiled in place of another one.
+    fn bound(&self, extent: usize) -> usize {
+        let mut bounds = self.bounds.iter();
+        let own = bounds.find(|(bounded, _)| *bounded == extent);
+        own.map_or(extent, |(_, bound)| *bound as usize)
+    }
+
+    fn operands(&self, recorded: Recorded) -> &[(u32, Role)] {
+        let [operands, results, _] = recorded.spans;
+        &self.nodes[operands as usize..results as usize]
+    }
+
+    fn results(&self, recorded: Recorded) -> &[(u32, Role)] {
+        let [_, results, end] = recorded.spans;
+        &self.nodes[results as usize..end as usize]
     }
 
     fn role_of_given(&self, node: usize) -> Role {
@@ -133,9 +155,10 @@ impl GraphDispatcher {
     fn slots(&self, path: &Path) -> Vec<usize> {
         let mut nodes = vec![usize::MAX; path.slots().len()];
         for (operation, recorded) in path.operations().iter().zip(&self.recorded) {
-            for (reference, (node, _)) in operation.operands.iter().zip(&recorded.operands) {
+            let read = self.operands(*recorded);
+            for (reference, (node, _)) in operation.operands.iter().zip(read) {
                 if let Reference::Slot(slot) = reference {
-                    nodes[*slot as usize] = *node;
+                    nodes[*slot as usize] = *node as usize;
                 }
             }
         }
@@ -143,7 +166,8 @@ impl GraphDispatcher {
     }
 
     fn result(&self, operation: u32, result: u32) -> usize {
-        self.recorded[operation as usize].results[result as usize].0
+        let made = self.results(self.recorded[operation as usize]);
+        made[result as usize].0 as usize
     }
 
     /// Makes the program of a path of the computation.
@@ -241,6 +265,16 @@ impl Dispatcher for GraphDispatcher {
         first.map_or([0; 32], |call| call.definition.digest())
     }
 
+    fn first_family(&self) -> [u8; 32] {
+        let first = self.replay.calls.first();
+        let digest = |call: &Call| call.definition.family_digest(|extent| self.bound(extent));
+        first.map_or([0; 32], digest)
+    }
+
+    fn signature(&self, id: LoopId) -> Option<[u8; 32]> {
+        Some(self.whole(id)?.signature(|extent| self.bound(extent)))
+    }
+
     fn restart(&mut self) {
         self.stream = Stream::new();
         self.at = 0;
@@ -249,44 +283,57 @@ impl Dispatcher for GraphDispatcher {
         }
         self.next_value = self.given.len() as u64;
         let mut recorded = Vec::with_capacity(self.replay.calls.len());
+        let mut nodes = vec![];
         for at in 0..self.replay.calls.len() {
             let call = &self.replay.calls[at];
+            let first = nodes.len() as u32;
             let operands = call.operands.iter().map(|node| node.index());
+            nodes.extend(operands.map(|node| (node as u32, self.role_of_given(node))));
+            let middle = nodes.len() as u32;
             let results = call.results.iter().map(|node| node.index());
+            nodes.extend(results.map(|node| (node as u32, self.role_of_result(node))));
             recorded.push(Recorded {
-                operands: operands
-                    .map(|node| (node, self.role_of_given(node)))
-                    .collect(),
-                results: results
-                    .map(|node| (node, self.role_of_result(node)))
-                    .collect(),
                 kind: self.stream.define(call.definition.clone()),
+                spans: [first, middle, nodes.len() as u32],
             });
         }
-        self.recorded = recorded;
+        (self.recorded, self.nodes) = (recorded, nodes);
+    }
+
+    fn skip_to(&mut self, at: usize) {
+        for recorded in &self.recorded {
+            let [_, first, end] = recorded.spans;
+            for (node, _) in &self.nodes[first as usize..end as usize] {
+                self.values[*node as usize] = self.next_value;
+                self.next_value += 1;
+            }
+        }
+        for &(_, given) in &self.updates {
+            self.values[given] = self.next_value;
+            self.next_value += 1;
+        }
+        self.at = at;
     }
 
     fn record(&mut self) -> Dispatch {
-        let Recorded {
+        let Recorded { kind, spans } = self.recorded[self.at];
+        let [first, middle, end] = spans.map(|position| position as usize);
+        self.tensors.clear();
+        for &(node, role) in &self.nodes[first..middle] {
+            let value = Value(self.values[node as usize]);
+            self.tensors.push(Tensor::with_role(value, role));
+        }
+        for &(node, role) in &self.nodes[middle..end] {
+            self.values[node as usize] = self.next_value;
+            let value = Value(self.next_value);
+            self.tensors.push(Tensor::with_role(value, role));
+            self.next_value += 1;
+        }
+        let (operands, results) = self.tensors.split_at(middle - first);
+        let answer = self.stream.record(&Operation {
             kind,
             operands,
             results,
-        } = &self.recorded[self.at];
-        let [read, made] = &mut self.tensors;
-        read.clear();
-        for &(node, role) in operands {
-            read.push(Tensor::with_role(Value(self.values[node]), role));
-        }
-        made.clear();
-        for &(node, role) in results {
-            self.values[node] = self.next_value;
-            made.push(Tensor::with_role(Value(self.next_value), role));
-            self.next_value += 1;
-        }
-        let answer = self.stream.record(&Operation {
-            kind: *kind,
-            operands: read,
-            results: made,
         });
         self.at += 1;
         if self.at == self.recorded.len() {
@@ -417,6 +464,33 @@ mod tests {
 
     fn problem<C: Computation + 'static>(computation: C) -> Box<dyn Problem> {
         Box::new(GraphProblem::new("body", computation).unwrap())
+    }
+
+    /// A loop whose first operations are not recorded is found, and one that was not recorded for a
+    /// while is known at once, also where it carries state.
+    #[test]
+    fn operations_need_not_be_recorded() {
+        let tiny = transformer::tests::tiny(" loss=cross_entropy");
+        let mixed = problem(Mixed { size: 32 });
+        for (problem, phase) in [
+            (&tiny as &dyn Problem, Phase::Step),
+            (&*mixed, Phase::Forward),
+        ] {
+            let mut dispatcher = dispatcher(problem, phase);
+            let operations = dispatcher.steps().len();
+            dispatcher.skip_to(operations / 2);
+            (operations / 2..operations).for_each(|_| _ = dispatcher.record());
+            let id = find(dispatcher.as_mut(), 8).expect("a loop");
+            for _ in 0..3 {
+                dispatcher.skip_to(0);
+                (1..operations).for_each(|_| _ = dispatcher.record());
+                assert_eq!(dispatcher.record(), Dispatch::Boundary(id));
+            }
+            assert!(dispatcher.adopt(id));
+            let mut answers = vec![];
+            (0..2 * operations).for_each(|_| answers.push(dispatcher.record()));
+            assert_eq!(answers.last(), Some(&Dispatch::Replace(id)));
+        }
     }
 
     #[test]

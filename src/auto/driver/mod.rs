@@ -1,16 +1,19 @@
 //! A loop that runs operation by operation, and decides as it runs.
 
-use std::time::{Duration, Instant};
+mod silence;
+
+use std::time::Instant;
 
 use sweeper_program::workload::{Dispatch, Dispatcher, LoopId, Planner};
 
 use super::decide::{Offer, Work, next_look, plan_pays};
-use super::memory::Decision;
+use super::memory::{Decision, Refused};
 use super::turns::{Next, Side, Turns};
 use crate::compile::background::{Background, CompileFailure, Compiled, News, Planned};
-use crate::device::launcher::{Launcher, LoopDriver, Moment};
+use crate::device::launcher::{Launcher, Moment};
 use crate::device::{DeviceError, Job, Prepared};
 use crate::row::hot_path::{HotOutcome, HotPath};
+use silence::Silence;
 
 /// Plans and compiles beside a loop.
 pub(super) trait Helper: Send {
@@ -52,6 +55,8 @@ pub(super) struct Bench<'a> {
     pub(super) launch_ns: f64,
     /// Compile after so many iterations, whatever it costs.
     pub(super) threshold: Option<u32>,
+    /// Loops without a program.
+    pub(super) refused: &'a [Refused],
 }
 
 /// The stages of a decision.
@@ -97,9 +102,14 @@ pub(super) struct Driver<'a> {
     /// The program that ran the last iteration.
     last: Prepared,
     start: Instant,
+    /// Operations run without being recorded.
+    silence: Option<Silence>,
+    /// The length of the next rest of a loop that is settled, in iterations.
+    rest: u32,
     has_parts: bool,
     path: HotPath,
     decision: Option<(LoopId, Decision)>,
+    refused: Option<(LoopId, String)>,
 }
 
 /// The end of a loop.
@@ -108,10 +118,12 @@ pub(super) struct Driven {
     pub(super) loaded: Option<Loaded>,
     /// What is to be remembered.
     pub(super) decision: Option<(LoopId, Decision)>,
+    /// The loop for which there is no program, and why, if another try would fail as well.
+    pub(super) refused: Option<(LoopId, String)>,
     /// The program that ran the last iteration.
     pub(super) last: Prepared,
-    /// Whether the background still works for the loop.
-    pub(super) is_pending: bool,
+    /// The loop, if the background still works for it.
+    pub(super) pending: Option<LoopId>,
 }
 
 impl<'a> Driver<'a> {
@@ -126,9 +138,12 @@ impl<'a> Driver<'a> {
             adopt_at: None,
             iteration: 0,
             start: Instant::now(),
+            silence: None,
+            rest: 1,
             has_parts: false,
             path: HotPath::default(),
             decision: None,
+            refused: None,
         }
     }
 
@@ -144,23 +159,18 @@ impl<'a> Driver<'a> {
             } => {
                 self.path.outcome = HotOutcome::Remembered;
                 self.adopt_at = Some(1);
-                Some((*eager_ns, *compiled_ns))
+                (*eager_ns, *compiled_ns)
             }
             Decision::Back {
                 eager_ns,
                 compiled_ns,
             } => {
                 self.path.outcome = HotOutcome::Back;
-                Some((*eager_ns, *compiled_ns))
-            }
-            Decision::Failed(reason) => {
-                self.path.outcome = HotOutcome::Failed;
-                self.path.note = Some(reason.clone());
-                None
+                (*eager_ns, *compiled_ns)
             }
         };
-        self.path.eager_ns = times.map(|(eager_ns, _)| eager_ns);
-        self.path.compiled_ns = times.map(|(_, compiled_ns)| compiled_ns);
+        self.path.eager_ns = Some(times.0);
+        self.path.compiled_ns = Some(times.1);
         self
     }
 
@@ -175,18 +185,19 @@ impl<'a> Driver<'a> {
 
     /// The end.
     pub(super) fn finish(mut self, elapsed_ns: f64) -> Driven {
-        let (outcome, is_pending) = match self.stage {
-            Stage::Searching if self.has_parts => (HotOutcome::Parts, false),
-            Stage::Searching => (HotOutcome::Undetected, false),
-            Stage::Watching { .. } => (HotOutcome::Short, false),
-            Stage::Planning { .. } => (HotOutcome::Short, true),
-            Stage::Weighing { .. } => (HotOutcome::Unpaid, false),
-            Stage::Compiling { since, .. } => {
+        let (outcome, pending) = match self.stage {
+            Stage::Searching if self.silence.is_some() => (HotOutcome::Short, None),
+            Stage::Searching if self.has_parts => (HotOutcome::Parts, None),
+            Stage::Searching => (HotOutcome::Undetected, None),
+            Stage::Watching { .. } => (HotOutcome::Short, None),
+            Stage::Planning { id } => (HotOutcome::Short, Some(id)),
+            Stage::Weighing { .. } => (HotOutcome::Unpaid, None),
+            Stage::Compiling { id, since } => {
                 self.path.background_ns += since.elapsed().as_nanos() as f64;
-                (HotOutcome::Compiling, true)
+                (HotOutcome::Compiling, Some(id))
             }
-            Stage::Turning { .. } => (HotOutcome::Trying, false),
-            Stage::Settled => (self.path.outcome, false),
+            Stage::Turning { .. } => (HotOutcome::Trying, None),
+            Stage::Settled => (self.path.outcome, None),
         };
         self.path.outcome = outcome;
         self.path.total_ns = elapsed_ns;
@@ -194,8 +205,9 @@ impl<'a> Driver<'a> {
             path: self.path,
             loaded: self.loaded,
             decision: self.decision,
+            refused: self.refused,
             last: self.last,
-            is_pending,
+            pending,
         }
     }
 
@@ -212,7 +224,11 @@ impl<'a> Driver<'a> {
             Dispatch::Boundary(id) => {
                 self.launch(at, launcher)?;
                 self.last = self.bench.eager;
-                self.ended(id, Side::Eager, launcher)
+                self.ended(id, Side::Eager, launcher)?;
+                if at + 1 == self.bench.dispatcher.steps().len() {
+                    self.rest();
+                }
+                Ok(())
             }
             Dispatch::Replace(id) => {
                 let Some(loaded) = self.loaded.filter(|loaded| loaded.id == id) else {
@@ -260,12 +276,29 @@ impl<'a> Driver<'a> {
         self.has_parts |= !is_whole;
         if is_whole && matches!(self.stage, Stage::Searching) {
             self.path.detected_at = Some(self.iteration);
+            if let Some(refused) = self.refusal(id) {
+                self.path.outcome = HotOutcome::Failed;
+                self.path.note = Some(refused.reason.clone());
+                self.stage = Stage::Settled;
+                return;
+            }
             self.stage = Stage::Watching {
                 id,
                 times: [None; 2],
                 look: 0,
             };
         }
+    }
+
+    /// Why there is no program for a loop, if that is known.
+    fn refusal(&self, id: LoopId) -> Option<&'a Refused> {
+        let refused = self.bench.refused;
+        if refused.is_empty() {
+            // Signatures of large models take milliseconds.
+            return None;
+        }
+        let signature = self.bench.dispatcher.signature(id)?;
+        refused.iter().find(|held| held.signature == signature)
     }
 
     /// Decides after an iteration of a loop.
@@ -349,6 +382,8 @@ impl<'a> Driver<'a> {
     fn planned(&mut self, id: LoopId) -> Stage {
         let planned = match self.bench.background.news() {
             Ok(Some(News::Planned(planned))) => planned,
+            // Of the loop before, which ended first: its program is this one.
+            Ok(Some(News::Compiled(Err(failure)))) if failure.is_final => Err(failure),
             Ok(_) => return Stage::Planning { id },
             Err(failure) => Err(failure),
         };
@@ -529,44 +564,13 @@ impl<'a> Driver<'a> {
         self.path.outcome = HotOutcome::Failed;
         self.path.note = Some(failure.reason.clone());
         if failure.is_final {
-            self.remember(id, Decision::Failed(failure.reason));
+            self.refused = Some((id, failure.reason));
         }
         Stage::Settled
     }
 
     fn remember(&mut self, id: LoopId, decision: Decision) {
         self.decision = Some((id, decision));
-    }
-}
-
-impl LoopDriver for Driver<'_> {
-    fn run(&mut self, launcher: &mut dyn Launcher) -> Result<Duration, DeviceError> {
-        launcher.begin(self.bench.eager)?;
-        if let Some(loaded) = self.loaded {
-            launcher.begin(loaded.program)?;
-        }
-        launcher.wait()?;
-        let operations = self.bench.dispatcher.steps().len();
-        self.start = Instant::now();
-        for iteration in 1..=self.iterations {
-            self.iteration = iteration;
-            if self.adopt_at == Some(iteration)
-                && let Some(loaded) = self.loaded
-            {
-                self.bench.dispatcher.adopt(loaded.id);
-            }
-            for at in 0..operations {
-                self.operation(at, launcher)?;
-            }
-        }
-        let held = self.bench.dispatcher.flush();
-        self.flush(0, held, launcher)?;
-        launcher.wait()?;
-        Ok(self.start.elapsed())
-    }
-
-    fn iterations(&self) -> u32 {
-        self.iterations
     }
 }
 

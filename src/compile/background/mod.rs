@@ -5,12 +5,14 @@
 
 mod server;
 
+use std::cell::Cell;
 use std::io;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use sweeper_program::workload::{Planner, Refusal};
 use sweeper_program::{KernelSource, Program};
@@ -113,11 +115,13 @@ pub enum News {
 }
 
 /// A thread that plans, and a process that compiles. Dropping it ends both; a kernel that is being
-/// compiled is lost, and the cache is as if it had never been begun.
+/// compiled is lost, those before it are kept, and the cache is as if it had never been begun.
 pub struct Background {
     /// None once it is to end.
     orders: Option<Sender<Order>>,
     news: Receiver<News>,
+    /// Orders without news.
+    open: Cell<u32>,
     thread: Option<JoinHandle<()>>,
     child: Child,
     /// The compiler for the device's kernels, as it calls itself.
@@ -153,6 +157,7 @@ impl Background {
         Ok(Background {
             orders: Some(orders),
             news,
+            open: Cell::new(0),
             thread: Some(thread),
             child,
             compiler,
@@ -171,6 +176,7 @@ impl Background {
 
     fn order(&self, order: Order) {
         if let Some(orders) = &self.orders {
+            self.open.set(self.open.get() + 1);
             // If the thread is gone, `news` says so.
             let _ = orders.send(order);
         }
@@ -182,7 +188,7 @@ impl Background {
     /// If the thread or the process ended.
     pub fn news(&self) -> Result<Option<News>, CompileFailure> {
         match self.news.try_recv() {
-            Ok(news) => Ok(Some(news)),
+            Ok(news) => Ok(Some(self.heard(news))),
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => Err(ended()),
         }
@@ -193,7 +199,28 @@ impl Background {
     /// # Errors
     /// If the thread or the process ended.
     pub fn wait(&self) -> Result<News, CompileFailure> {
-        self.news.recv().map_err(|_| ended())
+        let news = self.news.recv().map_err(|_| ended())?;
+        Ok(self.heard(news))
+    }
+
+    fn heard(&self, news: News) -> News {
+        self.open.set(self.open.get().saturating_sub(1));
+        news
+    }
+
+    /// Waits until all that was asked for is done, for a limited time: kernels that are compiled
+    /// are kept. Returns why there is no program, where that is news.
+    pub fn finish(&self, limit: Duration) -> Option<CompileFailure> {
+        let start = Instant::now();
+        let mut failure = None;
+        while self.open.get() > 0 {
+            let left = limit.saturating_sub(start.elapsed());
+            let news = self.news.recv_timeout(left).ok()?;
+            if let News::Planned(Err(why)) | News::Compiled(Err(why)) = self.heard(news) {
+                failure = Some(why);
+            }
+        }
+        failure
     }
 }
 
@@ -201,12 +228,28 @@ impl Drop for Background {
     fn drop(&mut self) {
         self.orders = None;
         // The thread may wait for an answer.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(&mut self.child);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
+}
+
+/// How long the process may take to end by itself: a little longer than it allows itself.
+const END_WITHIN: Duration = Duration::from_secs(1);
+
+/// Ends the compiling process, which ends its compilers and removes their folders.
+fn end(child: &mut Child) {
+    let asked = Pid::from_raw(child.id() as i32).map(|pid| kill_process(pid, Signal::USR2));
+    let start = Instant::now();
+    while asked == Some(Ok(())) && start.elapsed() < END_WITHIN {
+        match child.try_wait() {
+            Ok(None) => thread::sleep(Duration::from_millis(1)),
+            Ok(Some(_)) | Err(_) => return,
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// A plan, and how long it took, in nanoseconds.

@@ -2,15 +2,16 @@
 
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use sweeper_cache::Cache;
 use sweeper_program::{KernelSource, Language};
 
 use super::{CompileFailure, Opening, Question, Reply};
+use crate::compile::CompileError;
 use crate::compile::kernels::{Kernels, Origin};
 use crate::compile::toolchain::Toolchain;
-use crate::compile::{CompileError, NEVER};
 use crate::device::Artifact;
 use crate::frames::{receive, send};
 use crate::hardware::DeviceKind;
@@ -18,11 +19,15 @@ use crate::hardware::DeviceKind;
 /// What compiling a kernel takes where nothing is known, in nanoseconds.
 const TYPICAL_NS: f64 = 200e6;
 
-/// Answers questions until the stream ends.
+/// Answers questions until the stream ends, or until it is stopped.
 ///
 /// # Errors
 /// Those of the streams.
-pub fn serve(mut questions: impl Read, mut replies: impl Write) -> io::Result<()> {
+pub fn serve(
+    mut questions: impl Read,
+    mut replies: impl Write,
+    stop: &AtomicBool,
+) -> io::Result<()> {
     let Some(opening) = receive::<Opening>(&mut questions)? else {
         return Ok(());
     };
@@ -37,7 +42,7 @@ pub fn serve(mut questions: impl Read, mut replies: impl Write) -> io::Result<()
         device: &opening.device,
         limit: opening.limit,
         require_cached: false,
-        stop: &NEVER,
+        stop,
     };
     let mut prices = Prices::of(cache.as_ref(), &kernels, &opening.alike);
     let ready = Reply::Ready {
@@ -63,6 +68,10 @@ pub fn serve(mut questions: impl Read, mut replies: impl Write) -> io::Result<()
                 &mut prices,
             )),
         };
+        if stop.load(Ordering::Relaxed) {
+            // Nobody hears it.
+            return Ok(());
+        }
         send(&mut replies, &reply)?;
     }
     Ok(())

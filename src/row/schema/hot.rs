@@ -89,7 +89,7 @@ pub(super) const HOT: &[Column] = &[
     ),
     text(
         "hot_note",
-        "why there is no program (empty where there is one)",
+        "why there is no program, and what became of compiling one (empty where there is one)",
         LOOP,
     )
     .group(Group::Program)

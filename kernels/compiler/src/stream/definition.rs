@@ -129,7 +129,13 @@ impl Definition {
 
     /// A digest that equal definitions have in all streams and runs.
     pub fn digest(&self) -> [u8; 32] {
-        Sha256::digest(self.text(&|extent| extent)).into()
+        self.family_digest(|extent| extent)
+    }
+
+    /// A digest that definitions have in common whose extents have equal canonical ones, and that
+    /// are equal otherwise.
+    pub fn family_digest(&self, canonical: impl Fn(usize) -> usize) -> [u8; 32] {
+        Sha256::digest(self.text(&canonical)).into()
     }
 
     /// Equal for definitions alone that are equal but for extents with equal canonical ones.

@@ -45,8 +45,15 @@ pub trait Dispatcher: Send {
     /// has run any other.
     fn first_operation(&self) -> [u8; 32];
 
+    /// As [`Dispatcher::first_operation`], with equal digests for sizes of one bucket.
+    fn first_family(&self) -> [u8; 32];
+
     /// Forgets all that was recorded, and all loops: a new client.
     fn restart(&mut self);
+
+    /// Says that operations ran that were not recorded, by which the loop's state has other values,
+    /// and that the operation at a position of the iteration comes next.
+    fn skip_to(&mut self, at: usize);
 
     /// Records the next operation.
     fn record(&mut self) -> Dispatch;
@@ -58,6 +65,10 @@ pub trait Dispatcher: Send {
     /// Makes the program of one iteration of a whole loop. Its given tensors and results have the
     /// names of the problem's.
     fn planner(&self, id: LoopId) -> Option<Planner>;
+
+    /// A digest of a whole loop, equal for loops that differ in sizes of one bucket alone: their
+    /// programs share all kernels.
+    fn signature(&self, id: LoopId) -> Option<[u8; 32]>;
 
     /// A whole loop in bytes, for [`Dispatcher::know`] in a later run.
     fn bytes(&self, id: LoopId) -> Option<Vec<u8>>;
