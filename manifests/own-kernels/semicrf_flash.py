@@ -28,6 +28,8 @@ def triton(cum_scores, transition, duration_bias, lengths, K, semiring):
         raise NotImplementedError("flash_semicrf finds no Triton")
     if K < 3:
         raise NotImplementedError("flash_semicrf has no kernel for K < 3")
-    return streaming.semi_crf_streaming_forward(
+    value = streaming.semi_crf_streaming_forward(
         cum_scores, transition, duration_bias, lengths, K, semiring=semiring
     )
+    # Without gradients its kernel returns f64.
+    return value.to(cum_scores.dtype)

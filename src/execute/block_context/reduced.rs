@@ -53,9 +53,7 @@ impl BlockContext<'_> {
             return Ok(Ok(Verdict::UNCHECKED));
         };
         let keys = order.iter().filter_map(|&at| point.kernels.get(at));
-        let artifacts: Vec<Artifact> = keys
-            .filter_map(|key| artifacts.get(key).cloned())
-            .collect();
+        let artifacts: Vec<Artifact> = keys.filter_map(|key| artifacts.get(key).cloned()).collect();
         let specs = small.problem.outputs(point.phase);
         let run = || {
             let prepared = device.prepare(Job {
