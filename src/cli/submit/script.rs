@@ -7,6 +7,9 @@ use crate::shard::Shard;
 /// earlier.
 const NOTICE_S: u32 = 30;
 
+/// The flag that names a cache.
+const CACHE_DIR: &str = "--cache-dir";
+
 /// The values that scripts are made from.
 pub(super) struct Scripts<'a> {
     /// Name of the manifest.
@@ -35,13 +38,19 @@ enum Step {
 }
 
 impl Scripts<'_> {
-    /// Compiles kernels on a node without a GPU, for `arch` or for the processors of the node.
-    pub(super) fn compile(&self, arch: Option<&str>) -> String {
+    /// Compiles kernels on a node without a GPU, for `arch` or for the processors of the node, into
+    /// the cache in `dir` or into the one of the manifest.
+    pub(super) fn compile(&self, arch: Option<&str>, dir: Option<&str>) -> String {
         let mut words = vec!["compile"];
         words.extend(self.manifest.iter().map(String::as_str));
-        if let Some(arch) = arch {
-            words.extend(["--arch", arch]);
+        if let Some(dir) = dir {
+            // Where the command line names the cache of a node.
+            if let Some(place) = words.iter().position(|word| *word == CACHE_DIR) {
+                words.drain(place..place + 2);
+            }
+            words.extend([CACHE_DIR, dir]);
         }
+        words.extend(arch.into_iter().flat_map(|arch| ["--arch", arch]));
         format!("{}{}\n", self.head(Step::Compile), self.command(&words))
     }
 
@@ -192,6 +201,36 @@ mod tests {
     fn numbers_are_given_as_ranges() {
         assert_eq!(ranges(&[1, 2, 3, 7, 9, 10]), "1-3,7,9-10");
         assert_eq!(ranges(&[]), "");
+    }
+
+    #[test]
+    fn kernels_are_compiled_into_the_cache_that_nodes_share() {
+        let words = [
+            "/a/m.toml",
+            "--cache-dir",
+            "/tmp/of-node",
+            "--set",
+            "seed=2",
+        ];
+        let scripts = Scripts {
+            name: "m",
+            cluster: &Cluster::default(),
+            folder: "/a/s",
+            place: "/a",
+            program: "/bin/sweeper",
+            manifest: &words.map(str::to_owned),
+            hash: "00",
+            shards: 2,
+        };
+        let ends = |script: String, end: &str| assert!(script.ends_with(end), "{script}");
+        ends(
+            scripts.compile(Some("sm_80"), Some("/a/shared")),
+            "/bin/sweeper compile /a/m.toml --set seed=2 --cache-dir /a/shared --arch sm_80\n",
+        );
+        ends(
+            scripts.compile(None, None),
+            "/bin/sweeper compile /a/m.toml --cache-dir /tmp/of-node --set seed=2\n",
+        );
     }
 
     #[test]
