@@ -1,10 +1,14 @@
 /* A network file system that shows changes late, as a library that is loaded before others.
  *
- * Processes with one DELAYED_NODE are a client, which sees its own changes at once. What another client
+ * Processes with one DELAYED_NODE, or each process alone, are a client, which sees its own changes at
+ * once. What another client
  * makes below DELAYED_ROOT can't be seen for DELAYED_MS milliseconds: a file that it created, linked or
  * renamed to a name is not there, or is the file that had the name before, and folders are listed without
  * it. What the server decides is right at once, as with NFS: a name is taken once (O_EXCL, link, mkdir,
- * rename without replacing), locks hold, and bytes of an open file are there. A deleted file is gone at once.
+ * rename without replacing), and the client that was refused it sees the file from then on; locks hold, and
+ * bytes of an open file are there. A deleted file is gone at once.
+ *
+ * Locks of whole files are there, unless DELAYED_LOCKS is `none`.
  *
  * Notes of what was made when and by whom are in DELAYED_NOTES, a folder outside of the root.
  */
@@ -26,6 +30,15 @@
 #include <unistd.h>
 
 #define REAL(name) ((__typeof__(&name))real(#name))
+
+/* This client: of one that is not named, the process alone. */
+static const char *node(void)
+{
+    static __thread char own[32];
+    const char *named = getenv("DELAYED_NODE");
+    if (!named) snprintf(own, sizeof own, "%d", getpid());
+    return named ? named : own;
+}
 
 static void *real(const char *name)
 {
@@ -82,10 +95,10 @@ static void making(const char *whole)
     (void)!linkat(AT_FDCWD, whole, AT_FDCWD, old, 0);
     note_of(whole, "made", note);
     snprintf(beside, sizeof beside, "%s.%ld", note, syscall(SYS_gettid));
-    FILE *file = fdopen(syscall(SYS_openat, AT_FDCWD, beside, O_WRONLY | O_CREAT | O_TRUNC, 0600), "w");
-    if (!file) abort();
-    fprintf(file, "%lld %s\n", (long long)now_ms(), getenv("DELAYED_NODE"));
-    fclose(file);
+    int file = syscall(SYS_openat, AT_FDCWD, beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (file < 0) abort();
+    dprintf(file, "%lld %s\n", (long long)now_ms(), node());
+    close(file);
     if (syscall(SYS_renameat2, AT_FDCWD, beside, AT_FDCWD, note, 0)) abort();
 }
 
@@ -95,13 +108,21 @@ static int begin(const char *whole)
     char lock[PATH_MAX];
     note_of(whole, "lock", lock);
     int held = syscall(SYS_openat, AT_FDCWD, lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (held < 0 || flock(held, LOCK_EX)) abort();
+    if (held < 0 || syscall(SYS_flock, held, LOCK_EX)) abort();
     return held;
 }
 
-static int end(int held, int result)
+/* The server has told this client of the file, in whichever way it answered. */
+static int end(const char *whole, int held, int result)
 {
     int error = errno;
+    char what[80], note[PATH_MAX];
+    snprintf(what, sizeof what, "seen.%s", node());
+    note_of(whole, what, note);
+    int seen = syscall(SYS_openat, AT_FDCWD, note, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (seen < 0) abort();
+    dprintf(seen, "%lld\n", (long long)now_ms());
+    close(seen);
     close(held);
     errno = error;
     return result;
@@ -113,18 +134,26 @@ static int is_there(int folder, const char *path)
     return syscall(SYS_newfstatat, folder, path, &found, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+/* The time in a note, and the client in one of a file that was made; false if there is none. */
+static int noted(const char *whole, const char *what, long long *time, char *maker)
+{
+    char note[PATH_MAX], text[128] = "";
+    note_of(whole, what, note);
+    int file = syscall(SYS_openat, AT_FDCWD, note, O_RDONLY | O_CLOEXEC, 0);
+    if (file < 0) return 0;
+    int is_read = read(file, text, sizeof text - 1) > 0;
+    close(file);
+    return is_read && sscanf(text, "%lld %63s", time, maker) >= 1;
+}
+
 /* True if this client can't see yet that another made the path. */
 static int is_hidden(const char *whole)
 {
-    char note[PATH_MAX], node[64];
-    long long made;
-    note_of(whole, "made", note);
-    int descriptor = syscall(SYS_openat, AT_FDCWD, note, O_RDONLY, 0);
-    if (descriptor < 0) return 0;
-    FILE *file = fdopen(descriptor, "r");
-    int fields = fscanf(file, "%lld %63s", &made, node);
-    fclose(file);
-    if (fields != 2 || strcmp(node, getenv("DELAYED_NODE")) == 0) return 0;
+    char what[80], maker[64];
+    long long made, seen;
+    if (!noted(whole, "made", &made, maker) || strcmp(maker, node()) == 0) return 0;
+    snprintf(what, sizeof what, "seen.%s", node());
+    if (noted(whole, what, &seen, maker) && seen >= made) return 0;
     return now_ms() - made < atoll(getenv("DELAYED_MS"));
 }
 
@@ -142,12 +171,15 @@ static const char *looked_up(int folder, const char *path, char *room)
 static int opened(int folder, const char *path, int flags, mode_t mode)
 {
     char room[PATH_MAX], whole[PATH_MAX];
-    if (flags & O_CREAT && below_root(folder, path, whole)) {
+    if (getenv("DELAYED_NODE") && strcmp(path, "/proc/sys/kernel/random/boot_id") == 0) {
+        /* Machines tell each other apart by it. */
+        snprintf(room, sizeof room, "%s/boot.%s", getenv("DELAYED_NOTES"), node());
+        path = room;
+    } else if (flags & O_CREAT && below_root(folder, path, whole)) {
         int held = begin(whole);
         if (!is_there(folder, path)) making(whole);
-        return end(held, syscall(SYS_openat, folder, path, flags, mode));
-    }
-    if (!(flags & (O_CREAT | O_DIRECTORY))) {
+        return end(whole, held, syscall(SYS_openat, folder, path, flags, mode));
+    } else if (!(flags & (O_CREAT | O_DIRECTORY))) {
         path = looked_up(folder, path, room);
         if (!path) return -1;
     }
@@ -174,8 +206,10 @@ int openat64(int folder, const char *path, int flags, ...) OPEN(openat64, folder
 int statx(int folder, const char *restrict path, int flags, unsigned mask, struct statx *restrict found)
 {
     char room[PATH_MAX];
-    if (*path && !(path = looked_up(folder, path, room))) return -1;
-    return syscall(SYS_statx, folder, path, flags, mask, found);
+    /* Some ask with no path at all whether the call is there. */
+    const char *volatile asked = path;
+    if (asked && *asked && !(asked = looked_up(folder, path, room))) return -1;
+    return syscall(SYS_statx, folder, asked, flags, mask, found);
 }
 
 #define STAT(function, kind)                                                                    \
@@ -203,7 +237,7 @@ int linkat(int from, const char *source, int to, const char *path, int flags)
     if (!below_root(to, path, whole)) return syscall(SYS_linkat, from, source, to, path, flags);
     int held = begin(whole);
     if (!is_there(to, path)) making(whole);
-    return end(held, syscall(SYS_linkat, from, source, to, path, flags));
+    return end(whole, held, syscall(SYS_linkat, from, source, to, path, flags));
 }
 
 int link(const char *source, const char *path) { return linkat(AT_FDCWD, source, AT_FDCWD, path, 0); }
@@ -214,7 +248,7 @@ int renameat2(int from, const char *source, int to, const char *path, unsigned f
     if (!below_root(to, path, whole)) return syscall(SYS_renameat2, from, source, to, path, flags);
     int held = begin(whole);
     if (flags == 0 || !is_there(to, path)) making(whole);
-    return end(held, syscall(SYS_renameat2, from, source, to, path, flags));
+    return end(whole, held, syscall(SYS_renameat2, from, source, to, path, flags));
 }
 
 int renameat(int from, const char *source, int to, const char *path)
@@ -227,11 +261,21 @@ int rename(const char *source, const char *path)
     return renameat2(AT_FDCWD, source, AT_FDCWD, path, 0);
 }
 
+int flock(int file, int operation)
+{
+    const char *locks = getenv("DELAYED_LOCKS");
+    if (!locks || strcmp(locks, "none") != 0) return syscall(SYS_flock, file, operation);
+    errno = ENOLCK;
+    return -1;
+}
+
 struct dirent64 *readdir64(DIR *folder)
 {
     struct dirent64 *entry;
     char whole[PATH_MAX];
-    while ((entry = REAL(readdir64)(folder))) {
+    /* At the end callers tell by it that there was no error. */
+    int error = errno;
+    while ((errno = error, entry = REAL(readdir64)(folder))) {
         int is_file = entry->d_type == DT_REG;
         if (!is_file || !below_root(dirfd(folder), entry->d_name, whole)) break;
         char old[PATH_MAX];

@@ -193,6 +193,22 @@ compiled=$(sum_compiled beside/compiled-*/shards/*.state.json)
 [ "$(total filled stores)" = "$KERNELS" ] || fail "$(total filled stores) kernels stored"
 echo "$KERNELS compiled by 8 tasks on four nodes, of which each needs all"
 
+echo "== kernels for GPUs are compiled on a node without one"
+if [ -n "${SWEEPER_CUDA_LIBS:-}" ]; then
+    env -u SWEEPER_CACHE_DIR "$program" submit sweep.toml --shards 2 --set grid.elements=1,3 --output-dir arched \
+        --set 'cluster.arch="sm_80"' --set 'cache.upstream=["caches/gpus"]' --set 'cache.dir="caches/unused"' \
+        --json >arched.json 2>arched.log
+    submission=$(python3 -c 'import json; print(json.load(open("arched.json"))["folder"])')
+    report=$(python3 -c 'import json; print(json.load(open("arched.json"))["others"][-1])')
+    within 60 "the end of it" is_over "$report"
+    grep -q ' kernels.*: [1-9][0-9]* compiled, 0 in the cache before, 0 failed' "$submission"/logs/compile-*.log \
+        || fail "nothing was compiled: $(cat "$submission"/logs/compile-*.log)"
+    "$program" cache ls --cache-dir caches/gpus | tee gpus.txt
+    grep -q cubin gpus.txt || fail "no machine code for GPUs"
+else
+    echo "(not tested: SWEEPER_CUDA_LIBS names no NVRTC)"
+fi
+
 echo "== Slurm's own words"
 said=$("$program" submit sweep.toml --partition nowhere 2>&1) && fail "a partition that is not there was taken"
 grep -q 'sbatch refused .*invalid partition' <<<"$said" || fail "the refusal was not shown: $said"

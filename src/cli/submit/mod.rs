@@ -157,7 +157,7 @@ fn prepare(
         ));
     }
     let mut words = args.manifest.again();
-    words.extend(["--output-dir".to_owned(), results]);
+    script::set_flag(&mut words, "--output-dir", &results);
     let scripts = Scripts {
         name: &manifest.name,
         cluster,

@@ -7,9 +7,6 @@ use crate::shard::Shard;
 /// earlier.
 const NOTICE_S: u32 = 30;
 
-/// The flag that names a cache.
-const CACHE_DIR: &str = "--cache-dir";
-
 /// The values that scripts are made from.
 pub(super) struct Scripts<'a> {
     /// Name of the manifest.
@@ -41,15 +38,12 @@ impl Scripts<'_> {
     /// Compiles kernels on a node without a GPU, for `arch` or for the processors of the node, into
     /// the cache in `dir` or into the one of the manifest.
     pub(super) fn compile(&self, arch: Option<&str>, dir: Option<&str>) -> String {
-        let mut words = vec!["compile"];
-        words.extend(self.manifest.iter().map(String::as_str));
+        let mut manifest = self.manifest.to_owned();
         if let Some(dir) = dir {
-            // Where the command line names the cache of a node.
-            if let Some(place) = words.iter().position(|word| *word == CACHE_DIR) {
-                words.drain(place..place + 2);
-            }
-            words.extend([CACHE_DIR, dir]);
+            set_flag(&mut manifest, "--cache-dir", dir);
         }
+        let mut words = vec!["compile"];
+        words.extend(manifest.iter().map(String::as_str));
         words.extend(arch.into_iter().flat_map(|arch| ["--arch", arch]));
         format!("{}{}\n", self.head(Step::Compile), self.command(&words))
     }
@@ -147,6 +141,14 @@ impl Scripts<'_> {
         let lines: String = options.chain(before).collect();
         format!("#!/bin/bash\n{lines}")
     }
+}
+
+/// Sets a flag, in the place of the value that a command line gives it: it takes each flag once.
+pub(super) fn set_flag(words: &mut Vec<String>, flag: &str, value: &str) {
+    if let Some(place) = words.iter().position(|word| word == flag) {
+        words.drain(place..place + 2);
+    }
+    words.extend([flag.to_owned(), value.to_owned()]);
 }
 
 /// A word that a shell reads as it is.
