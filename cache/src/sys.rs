@@ -181,8 +181,8 @@ fn rename_exclusive(_from: &Path, _to: &Path) -> nix::Result<()> {
     Err(Errno::ENOSYS)
 }
 
-/// `f_type` of file systems on a network: nfs, smb, cifs, smb2, lustre, gpfs, ceph, afs, beegfs, 9p.
-/// See `statfs(2)`.
+/// `f_type` of file systems on a network: nfs, smb, cifs, smb2, lustre, gpfs, ceph, afs, beegfs,
+/// 9p. See `statfs(2)`.
 const NETWORK: [u32; 10] = [
     0x6969,
     0x517b,
@@ -199,8 +199,8 @@ const NETWORK: [u32; 10] = [
 /// `f_type` of file systems that a process serves, which may ask a network.
 const FUSE: u32 = 0x6573_5546;
 
-/// Whether `path` lies on a network file system. Of a path that is not there yet, its nearest parent
-/// that is counts.
+/// Whether `path` lies on a network file system. Of a path that is not there yet, its nearest
+/// parent that is counts.
 pub fn is_network(path: &Path) -> bool {
     kind(path).is_some_and(|kind| NETWORK.contains(&kind))
 }

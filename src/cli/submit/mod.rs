@@ -212,8 +212,8 @@ fn compile(manifest: &Manifest, scripts: &Scripts<'_>, screen: &Screen) -> Optio
     }
 }
 
-/// The cache that a step of its own fills for all nodes: the first upstream, where it is a folder of
-/// this user, or none yet. Without upstreams all nodes have one cache, that of the manifest.
+/// The cache that a step of its own fills for all nodes: the first upstream, where it is a folder
+/// of this user, or none yet. Without upstreams all nodes have one cache, that of the manifest.
 fn shared_cache(manifest: &Manifest) -> Option<String> {
     let first = manifest.cache.upstream.first()?;
     let user = rustix::process::geteuid().as_raw();

@@ -1,5 +1,5 @@
-//! A file system that shows changes of other machines late, in the place of NFS: `tests/delayed` has
-//! the library, and what it delays.
+//! A file system that shows changes of other machines late, in the place of NFS: `tests/delayed`
+//! has the library, and what it delays.
 
 use std::process::{Child, Command, Stdio};
 use std::thread;
