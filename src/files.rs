@@ -80,11 +80,19 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
 /// # Errors
 /// Those of the file system; the old file is still there.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_with(path, |file| file.write_all(bytes))
+}
+
+/// As [`write`], of a file that `write` writes.
+///
+/// # Errors
+/// Those of the file system and of `write`; the old file is still there.
+pub fn write_with(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{}.new", name.trim_start_matches('.')));
     let mut options = OpenOptions::new();
     let written = open_own(options.write(true).create(true).truncate(true), &temporary)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|mut file| write(&mut file).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&temporary, path));
     written.inspect_err(|_| {
         // A file that was not written in full must not take up room.

@@ -55,5 +55,6 @@ pub use format::{Defect, Kind, MAX_ENTRY_BYTES, MAX_METADATA_BYTES};
 pub use key::{Digest, EntryName, FieldDigest, Key, KeyBuilder};
 pub use listing::EntryInfo;
 pub use summary::Summary;
+pub use sys::is_network;
 pub use transfer::{Exported, Imported};
 pub use usage::Usage;

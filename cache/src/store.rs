@@ -53,7 +53,7 @@ impl Store {
         session: Arc<Session>,
         evictor: Result<Evictor, Failure>,
     ) -> Self {
-        let touch_after = if sys::is_network(layout.root()) {
+        let touch_after = if sys::is_slow(layout.root()) {
             NETWORK_TOUCH
         } else {
             Duration::ZERO

@@ -181,29 +181,44 @@ fn rename_exclusive(_from: &Path, _to: &Path) -> nix::Result<()> {
     Err(Errno::ENOSYS)
 }
 
+/// `f_type` of file systems on a network: nfs, smb, cifs, smb2, lustre, gpfs, ceph, afs, beegfs,
+/// 9p. See `statfs(2)`.
+const NETWORK: [u32; 10] = [
+    0x6969,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x0bd0_0bd0,
+    0x4750_4653,
+    0x00c3_6400,
+    0x5346_414f,
+    0x1983_0326,
+    0x0102_1997,
+];
+
+/// `f_type` of file systems that a process serves, which may ask a network.
+const FUSE: u32 = 0x6573_5546;
+
+/// Whether `path` lies on a network file system. Of a path that is not there yet, its nearest
+/// parent that is counts.
+pub fn is_network(path: &Path) -> bool {
+    kind(path).is_some_and(|kind| NETWORK.contains(&kind))
+}
+
 /// Whether `path` lies on a file system where every call may be a round trip.
-pub(crate) fn is_network(path: &Path) -> bool {
-    /// `f_type` of nfs, smb, cifs, smb2, lustre, gpfs, ceph, afs, beegfs, fuse, 9p. See
-    /// `statfs(2)`.
-    const NETWORK: [u32; 11] = [
-        0x6969,
-        0x517b,
-        0xff53_4d42,
-        0xfe53_4d42,
-        0x0bd0_0bd0,
-        0x4750_4653,
-        0x00c3_6400,
-        0x5346_414f,
-        0x1983_0326,
-        0x6573_5546,
-        0x0102_1997,
-    ];
+pub(crate) fn is_slow(path: &Path) -> bool {
+    kind(path).is_some_and(|kind| kind == FUSE || NETWORK.contains(&kind))
+}
+
+fn kind(path: &Path) -> Option<u32> {
+    let found = path
+        .ancestors()
+        .find_map(|path| match statfs::statfs(path) {
+            Err(Errno::ENOENT) => None,
+            found => Some(found),
+        });
     // The type is a signed long on some targets; the numbers above are its low 32 bits.
-    statfs::statfs(path).is_ok_and(|fs| {
-        NETWORK
-            .iter()
-            .any(|&known| fs.filesystem_type().0 as u32 == known)
-    })
+    Some(found?.ok()?.filesystem_type().0 as u32)
 }
 
 /// The unit in which the file system at `path` allocates, in bytes, at least 4096.

@@ -310,7 +310,7 @@ fn findings() -> Vec<Finding> {
         Err(error) => finding("cache", false, error.to_string()),
     };
     let results = PathBuf::from("results");
-    let network = place::is_network(&results);
+    let network = sweeper_cache::is_network(&results);
     let resolution = identity::clock_resolution_ns();
     let mut findings = vec![
         finding("processor", true, identity::host().name),

@@ -7,6 +7,8 @@ use std::sync::atomic::AtomicBool;
 use directories::ProjectDirs;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use sweeper_cache::is_network;
+
 use crate::compile::NEVER;
 use crate::compile::toolchain::Toolchain;
 use crate::manifest::Manifest;
@@ -112,26 +114,4 @@ pub fn cache_dir(manifest: Option<&Manifest>) -> (PathBuf, String) {
             )
         }
     }
-}
-
-/// Kinds of file systems that are on a network: NFS, SMB, CIFS, Lustre, GPFS, BeeGFS, Ceph, AFS,
-/// 9P.
-const NETWORK: [u32; 10] = [
-    0x6969,
-    0x517b,
-    0xff53_4d42,
-    0xfe53_4d42,
-    0x0bd0_0bd0,
-    0x4750_4653,
-    0x1983_0326,
-    0x00c3_6400,
-    0x5346_414f,
-    0x0102_1997,
-];
-
-/// True if a path, or its nearest parent that exists, is on a network file system.
-pub fn is_network(path: &Path) -> bool {
-    let existing = path.ancestors().find(|path| path.exists());
-    let kind = existing.and_then(|path| rustix::fs::statfs(path).ok());
-    kind.is_some_and(|kind| NETWORK.contains(&(kind.f_type as u32)))
 }

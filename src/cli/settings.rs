@@ -168,7 +168,7 @@ pub fn load(path: &Path, overrides: &Overrides, screen: &Screen) -> Result<Manif
     match Manifest::resolve(&sources, overrides, &registry()) {
         Ok(manifest) => {
             let mut warnings = manifest.warnings().clone();
-            let cache = network_cache(&manifest, place::is_network);
+            let cache = network_cache(&manifest, sweeper_cache::is_network);
             let denied = overrides.deny_lints && cache.is_some();
             if let Some(warning) = cache {
                 warnings.push(warning);

@@ -92,7 +92,7 @@ fn pairs_that_are_too_few_for_so_many_points_say_so() {
 #[test]
 fn statuses_and_outputs_are_compared_too() {
     let digest = |source: &mut Source, row: usize, digest: &str| {
-        let measurement = crate::row::outcome::Measurement {
+        let measurement = crate::row::measured::Measured {
             output_digest: Some(digest.into()),
             ..Default::default()
         };

@@ -1,17 +1,23 @@
 //! How much memory this process can still have: of the host, of its control groups, and by its own
 //! limits.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
 
 /// Bytes that can be taken without pushing the host into swapping, or a control group of this
-/// process over its limit, or the process over its own.
+/// process over its limit, or the process over its own; or, where no control group has a limit, the
+/// process over what Slurm gave its job.
 pub fn available_bytes() -> u64 {
     let root = Path::new("/");
     let host = kilobytes(root, "proc/meminfo", "MemAvailable").unwrap_or(u64::MAX);
-    host.min(groups_allow(root)).min(own_limit_allows(root))
+    let job = match groups_allow(root) {
+        u64::MAX => slurm_allows(root, |name| env::var(name).ok()),
+        limited => limited,
+    };
+    host.min(job).min(own_limit_allows(root))
 }
 
 /// How often the system has ended a process of this control group for its memory.
@@ -19,6 +25,20 @@ pub fn group_kills() -> u64 {
     let root = Path::new("/");
     let leaf = groups(root).into_iter().map(|group| group.kills(root));
     leaf.max().unwrap_or(0)
+}
+
+/// The memory that Slurm gave the job on this node, less that of this process: others of the job
+/// can't be told without control groups. Slurm kills jobs that have more, where it looks at all.
+fn slurm_allows(root: &Path, variable: impl Fn(&str) -> Option<String>) -> u64 {
+    let number = |name| variable(name)?.parse::<u64>().ok();
+    // Megabytes; none or 0 stand for all that the node has.
+    let of_processors = || number("SLURM_MEM_PER_CPU")?.checked_mul(number("SLURM_CPUS_ON_NODE")?);
+    let given = number("SLURM_MEM_PER_NODE").or_else(of_processors);
+    let Some(given) = given.filter(|&megabytes| megabytes > 0) else {
+        return u64::MAX;
+    };
+    let used = kilobytes(root, "proc/self/status", "VmRSS").unwrap_or(0);
+    given.saturating_mul(1 << 20).saturating_sub(used)
 }
 
 /// Bytes by which the address space of this process may still grow.
@@ -176,6 +196,25 @@ mod tests {
 
     const UNIFIED: &str =
         "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+
+    #[test]
+    fn slurm_says_how_much_a_job_may_have() {
+        let root = root(&[("proc/self/status", "Name:\tsweeper\nVmRSS:\t    2048 kB\n")]);
+        let allows = |variables: &[(&str, &str)]| {
+            slurm_allows(root.path(), |name| {
+                let found = variables.iter().find(|(held, _)| *held == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let megabytes = |count: u64| count << 20;
+        assert_eq!(allows(&[("SLURM_MEM_PER_NODE", "200")]), megabytes(198));
+        assert_eq!(allows(&[("SLURM_MEM_PER_NODE", "1")]), 0);
+        let of_processors = [("SLURM_MEM_PER_CPU", "100"), ("SLURM_CPUS_ON_NODE", "4")];
+        assert_eq!(allows(&of_processors), megabytes(398));
+        assert_eq!(allows(&of_processors[..1]), u64::MAX);
+        assert_eq!(allows(&[("SLURM_MEM_PER_NODE", "0")]), u64::MAX);
+        assert_eq!(allows(&[]), u64::MAX);
+    }
 
     #[test]
     fn a_limit_of_any_group_around_counts_in_version_2() {

@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::journal::{Header, JournalError, VERSION, is_sealed, point_of};
@@ -355,7 +356,15 @@ impl Contents {
     /// # Errors
     /// A message that names the line.
     pub fn row(&self, index: usize) -> Result<Row, String> {
-        self.parsed(index)
+        self.parsed(index, Row::of_line)
+    }
+
+    /// Some fields of a row, in the order of [`Contents::points`].
+    ///
+    /// # Errors
+    /// A message that names the line.
+    pub(super) fn fields<T: DeserializeOwned>(&self, index: usize) -> Result<T, String> {
+        self.parsed(index, |line| serde_json::from_slice(line))
     }
 
     /// All rows, in the order of [`Contents::points`].
@@ -377,7 +386,7 @@ impl Contents {
     }
 
     fn standing(&self, index: usize) -> Result<Standing, String> {
-        let line: StandingLine = self.parsed(index)?;
+        let line: StandingLine = self.fields(index)?;
         let flags = line.measurement.map(|found| found.flags);
         Ok(Standing {
             point: line.point,
@@ -408,7 +417,11 @@ impl Contents {
         )
     }
 
-    fn parsed<T: for<'d> Deserialize<'d>>(&self, index: usize) -> Result<T, String> {
+    fn parsed<T>(
+        &self,
+        index: usize,
+        read: impl Fn(&[u8]) -> serde_json::Result<T>,
+    ) -> Result<T, String> {
         let (journal, _, span) = self.rows[index];
         let journal = &self.journals[journal as usize];
         let named = |error: &dyn std::fmt::Display| {
@@ -418,7 +431,7 @@ impl Contents {
             format!("{name} line {}: {error}", journal.number(span))
         };
         let bytes = journal.text(span).map_err(|error| named(&error))?;
-        serde_json::from_slice(&bytes).map_err(|error| named(&error))
+        read(&bytes).map_err(|error| named(&error))
     }
 }
 

@@ -1,19 +1,25 @@
 //! `records.csv` and `samples.csv`: one line a row, one line a sample. Column names carry units.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use rayon::prelude::*;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use sweeper_program::Value;
 
 use super::contents::Contents;
+use crate::identity::PointId;
 use crate::row::Row;
-use crate::row::entry::{Entry, Words};
+use crate::row::entry::{Entry, Times, Words};
 use crate::row::schema::{self, Column, MetricColumn};
 
-/// Number of rows that are held at a time.
+/// Number of rows whose lines are held at a time.
 const PIECE: usize = 8192;
+
+/// Number of rows that a thread makes lines of at a time.
+const PART: usize = 512;
 
 /// A column of one file.
 #[derive(Clone, Copy, Debug)]
@@ -67,11 +73,11 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Adds the names of a row.
-    fn add(&mut self, row: &Row) {
-        add(&mut self.parameters, row.parameters.keys());
-        add(&mut self.values, row.values.keys());
-        add(&mut self.metrics, metrics(row));
+    /// Adds the names of other rows.
+    fn join(&mut self, other: &Names) {
+        add(&mut self.parameters, other.parameters.iter());
+        add(&mut self.values, other.values.iter());
+        add(&mut self.metrics, other.metrics.iter());
     }
 
     /// The columns of a file with such rows.
@@ -126,20 +132,47 @@ fn columns_of<'n>(
         .collect()
 }
 
-/// Calls `take` with rows of a run in this order, some at a time: not all of them fit into memory.
+/// The part of a line that `samples.csv` needs, and the names that a line has.
+#[derive(Deserialize)]
+struct SamplesLine {
+    point: PointId,
+    parameters: BTreeMap<String, IgnoredAny>,
+    values: BTreeMap<String, IgnoredAny>,
+    measurement: Option<Samples>,
+}
+
+#[derive(Deserialize)]
+struct Samples {
+    samples_ns: Vec<f64>,
+    #[serde(default)]
+    metrics: BTreeMap<String, IgnoredAny>,
+}
+
+/// Writes the lines that `lines` makes of rows in this order. Threads do so, each for a part of the
+/// rows; not all of them fit into memory.
 ///
 /// # Errors
-/// A row that can't be read, or those of `take`.
-fn in_pieces(
-    contents: &Contents,
+/// Those of the stream and of `lines`.
+fn write_lines<T: Send>(
     order: &[usize],
-    mut take: impl FnMut(&[Row]) -> csv::Result<()>,
+    mut out: impl Write,
+    lines: impl Fn(&mut csv::Writer<Vec<u8>>, &[usize]) -> csv::Result<T> + Sync,
+    mut take: impl FnMut(T),
 ) -> csv::Result<()> {
+    let of_part = |part: &[usize]| {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        let found = lines(&mut writer, part)?;
+        let text = writer.into_inner().map_err(|error| error.into_error())?;
+        Ok((text, found))
+    };
     for piece in order.chunks(PIECE) {
-        let rows = piece.par_iter().map(|&index| contents.row(index));
-        let rows = rows.collect::<Result<Vec<Row>, String>>();
-        take(&rows.map_err(io::Error::other)?)?;
+        let parts = piece.par_chunks(PART).map(of_part);
+        for (text, found) in parts.collect::<csv::Result<Vec<_>>>()? {
+            out.write_all(&text)?;
+            take(found);
+        }
     }
+    out.flush()?;
     Ok(())
 }
 
@@ -150,16 +183,24 @@ fn in_pieces(
 pub(super) fn write_samples_of(
     contents: &Contents,
     order: &[usize],
-    out: impl Write,
+    mut out: impl Write,
 ) -> csv::Result<Names> {
+    samples_writer(&mut out)?.flush()?;
+    let lines = |writer: &mut csv::Writer<Vec<u8>>, part: &[usize]| {
+        let mut names = Names::default();
+        for &index in part {
+            let line: SamplesLine = contents.fields(index).map_err(io::Error::other)?;
+            add(&mut names.parameters, line.parameters.keys());
+            add(&mut names.values, line.values.keys());
+            if let Some(found) = &line.measurement {
+                add(&mut names.metrics, found.metrics.keys());
+                add_samples(writer, line.point, &found.samples_ns)?;
+            }
+        }
+        Ok(names)
+    };
     let mut names = Names::default();
-    let mut writer = samples_writer(out)?;
-    in_pieces(contents, order, |rows| {
-        rows.iter().for_each(|row| names.add(row));
-        rows.iter()
-            .try_for_each(|row| add_samples(&mut writer, row))
-    })?;
-    writer.flush()?;
+    write_lines(order, out, lines, |found| names.join(&found))?;
     Ok(names)
 }
 
@@ -171,17 +212,18 @@ pub(super) fn write_records_of(
     contents: &Contents,
     order: &[usize],
     names: &Names,
-    out: impl Write,
+    mut out: impl Write,
 ) -> csv::Result<()> {
     let columns = names.columns();
-    let mut writer = records_writer(&columns, out)?;
-    let mut words = Words::default();
-    in_pieces(contents, order, |rows| {
-        let mut rows = rows.iter();
-        rows.try_for_each(|row| add_record(&mut writer, &columns, row, &mut words))
-    })?;
-    writer.flush()?;
-    Ok(())
+    records_writer(&columns, &mut out)?.flush()?;
+    let lines = |writer: &mut csv::Writer<Vec<u8>>, part: &[usize]| {
+        let mut words = Words::default();
+        part.iter().try_for_each(|&index| {
+            let row = contents.row(index).map_err(io::Error::other)?;
+            add_record(writer, &columns, row, &mut words)
+        })
+    };
+    write_lines(order, out, lines, |()| ())
 }
 
 /// Writes `records.csv`. Values that a row lacks are empty fields.
@@ -193,7 +235,7 @@ pub fn write_records(rows: &[Row], out: impl Write) -> csv::Result<()> {
     let mut writer = records_writer(&columns, out)?;
     let mut words = Words::default();
     for row in rows {
-        add_record(&mut writer, &columns, row, &mut words)?;
+        add_record(&mut writer, &columns, row.clone(), &mut words)?;
     }
     writer.flush()?;
     Ok(())
@@ -208,10 +250,11 @@ fn records_writer<W: Write>(columns: &[FileColumn<'_>], out: W) -> csv::Result<c
 fn add_record(
     writer: &mut csv::Writer<impl Write>,
     columns: &[FileColumn<'_>],
-    row: &Row,
+    row: Row,
     words: &mut Words,
 ) -> csv::Result<()> {
-    let entry = Entry::of(row, words);
+    let times = row.summary().map(Times::from);
+    let entry = Entry::from_row(row, times, words);
     writer.write_record(columns.iter().map(|column| column.text(&entry)))
 }
 
@@ -222,7 +265,9 @@ fn add_record(
 pub fn write_samples(rows: &[Row], out: impl Write) -> csv::Result<()> {
     let mut writer = samples_writer(out)?;
     for row in rows {
-        add_samples(&mut writer, row)?;
+        let measured = row.outcome.measurement.as_ref();
+        let samples = measured.map_or(&[][..], |found| &found.samples_ns);
+        add_samples(&mut writer, row.point, samples)?;
     }
     writer.flush()?;
     Ok(())
@@ -234,11 +279,13 @@ fn samples_writer<W: Write>(out: W) -> csv::Result<csv::Writer<W>> {
     Ok(writer)
 }
 
-fn add_samples(writer: &mut csv::Writer<impl Write>, row: &Row) -> csv::Result<()> {
-    let point = row.point.0.hex();
-    let measured = row.outcome.measurement.iter();
-    let samples = measured.flat_map(|found| &found.samples_ns);
-    for (number, time_ns) in samples.enumerate() {
+fn add_samples(
+    writer: &mut csv::Writer<impl Write>,
+    point: PointId,
+    samples_ns: &[f64],
+) -> csv::Result<()> {
+    let point = point.0.hex();
+    for (number, time_ns) in samples_ns.iter().enumerate() {
         writer.write_record([&point, &number.to_string(), &time_ns.to_string()])?;
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! The files of a report: sections, tables and plots, and the folders that they are written to.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
@@ -509,11 +509,8 @@ fn page_tables(frame: &Frame<'_>, options: &Options) -> Vec<Shown> {
 fn write_table(table: &Table, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
     let name = file_name(&table.name);
     let path = folder.join(format!("{name}.csv"));
-    let bytes = render::csv(table).map_err(|error| ReportError::Io {
-        path: path.clone(),
-        error,
-    })?;
-    write_file(&path, &bytes)?;
+    // Straight into the file: tables of a million rows are hundreds of megabytes of text.
+    write_with(&path, |file| render::csv(table, file))?;
     let mut paths = vec![path];
     if table.rows.len() <= MOST_PRINTED {
         for (extension, text) in [
@@ -553,9 +550,16 @@ fn write_plot(
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
+    write_with(path, |file| file.write_all(bytes))
+}
+
+fn write_with(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<(), ReportError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)
-        .and_then(|()| files::write(path, bytes))
+        .and_then(|()| files::write_with(path, write))
         .map_err(|error| ReportError::Io {
             path: path.to_owned(),
             error,

@@ -145,10 +145,17 @@ impl<'s> Frame<'s> {
     fn encode(&self, name: &str) -> (Vec<Value>, Vec<u32>) {
         let mut places: BTreeMap<Ordered, u32> = BTreeMap::new();
         let mut given = Vec::with_capacity(self.entries.len());
+        // Most rows have the value of the row before.
+        let mut last: Option<(Value, u32)> = None;
         for row in 0..self.entries.len() {
-            let code = self.value(row, name).map_or(ABSENT, |value| {
-                let next = places.len() as u32;
-                *places.entry(Ordered(value)).or_insert(next)
+            let code = self.value(row, name).map_or(ABSENT, |value| match &last {
+                Some((held, code)) if *held == value => *code,
+                _ => {
+                    let next = places.len() as u32;
+                    let code = *places.entry(Ordered(value.clone())).or_insert(next);
+                    last = Some((value, code));
+                    code
+                }
             });
             given.push(code);
         }
@@ -337,8 +344,8 @@ impl Ord for Ordered {
         let (own, other) = (self.rank(), other.rank());
         own.0
             .cmp(&other.0)
-            .then(own.1.total_cmp(&other.1))
-            .then(own.2.cmp(other.2))
+            .then_with(|| own.1.total_cmp(&other.1))
+            .then_with(|| own.2.cmp(other.2))
     }
 }
 
@@ -399,7 +406,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::report::source::Kind;
     use crate::row::entry::Times;
-    use crate::row::outcome::Measurement;
+    use crate::row::measured::Measured;
     use crate::stats::Summary;
     use crate::status::Status;
 
@@ -416,7 +423,7 @@ pub(crate) mod tests {
             .map(|round| time_ns * (1.0 + 0.001 * f64::from(round % 3)))
             .collect();
         entry.times = Summary::of(&entry.samples_ns).map(Times::from);
-        entry.measurement = Some(Box::<Measurement>::default());
+        entry.measurement = Some(Box::<Measured>::default());
         entry
     }
 

@@ -60,7 +60,7 @@ fn priced(entry: &Entry) -> Option<Priced> {
     };
     let once = found.own_prepare_ns().zip(found.first_runs);
     let once = once.and_then(|(prepare_ns, first_runs)| Starting::once(prepare_ns, first_runs));
-    let starting = entry.fresh_starting.or(once);
-    let cold = entry.cold_starting;
+    let starting = entry.fresh_starting.as_deref().copied().or(once);
+    let cold = entry.cold_starting.as_deref().copied();
     Priced::new(&entry.compile, starting, cold, steady, found.checked)
 }

@@ -8,8 +8,10 @@ use sweeper_program::workload::Presentation;
 use sweeper_program::{Dtype, Phase, Role, Value};
 use sweeper_workloads::registry;
 
+use super::measured::Measured;
 use super::metric::MetricSummary;
-use super::outcome::{Measurement, Starting, Status};
+use super::named::{Named, Recent};
+use super::outcome::{KernelUse, Measurement, Starting, Status};
 use super::{CompileUse, Row};
 use crate::hardware::DeviceKind;
 use crate::identity::{PointId, ProblemId};
@@ -128,7 +130,7 @@ pub struct WorstOutput {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
     /// The program's buffers by role.
-    pub by_role: BTreeMap<Role, u64>,
+    pub by_role: Named<Role, u64>,
     /// The most that was allocated for the program at one time.
     pub peak_allocated: Option<u64>,
     /// The most that the process or pool held from the system.
@@ -147,9 +149,9 @@ pub struct Entry {
     /// Name of the workload.
     pub workload: Arc<str>,
     /// The workload's parameters, defaults included.
-    pub parameters: BTreeMap<Arc<str>, Value>,
+    pub parameters: Named<Arc<str>, Value>,
     /// Axes that are not parameters, and derived values.
-    pub values: BTreeMap<Arc<str>, Value>,
+    pub values: Named<Arc<str>, Value>,
     /// Type of the elements.
     pub dtype: Option<Dtype>,
     /// Name of the backend.
@@ -157,7 +159,7 @@ pub struct Entry {
     /// The phase.
     pub phase: Phase,
     /// The canonical shape that kernels were made for.
-    pub canonical: BTreeMap<Arc<str>, u64>,
+    pub canonical: Named<Arc<str>, u64>,
     /// Kind of the device.
     pub device: Option<DeviceKind>,
     /// The product's name, and the unit where there are several.
@@ -177,19 +179,19 @@ pub struct Entry {
     /// The samples in nanoseconds, in the order taken, where the source has them.
     pub samples_ns: Vec<f64>,
     /// The second measurement, of the best configurations of tuned backends.
-    pub again: Option<Again>,
+    pub again: Option<Box<Again>>,
     /// Metrics that samples have beside their times, by name.
-    pub metrics: BTreeMap<Arc<str>, MetricSummary>,
+    pub metrics: Named<Arc<str>, MetricSummary>,
     /// Memory.
     pub memory: Memory,
     /// The measurement of rows of our own files that got so far, without its samples, fresh starts,
-    /// check and memory: files may have these alone or summed up, so that `samples_ns`,
-    /// `fresh_starting`, `cold_starting`, `worst` and `memory` hold them.
-    pub measurement: Option<Box<Measurement>>,
+    /// check, metrics and memory: files may have these alone or summed up, so that `samples_ns`,
+    /// `fresh_starting`, `cold_starting`, `worst`, `metrics` and `memory` hold them.
+    pub measurement: Option<Box<Measured>>,
     /// The costs of starting the program, where it was started in processes of its own.
-    pub fresh_starting: Option<Starting>,
+    pub fresh_starting: Option<Box<Starting>>,
     /// The costs of starting a function in Python whose libraries have to compile.
-    pub cold_starting: Option<Starting>,
+    pub cold_starting: Option<Box<Starting>>,
     /// The output that was furthest from right.
     pub worst: Option<WorstOutput>,
     /// The program's use of the kernel cache.
@@ -212,12 +214,12 @@ impl Entry {
             problem: None,
             case: Arc::clone(&workload),
             workload,
-            parameters: BTreeMap::new(),
-            values: BTreeMap::new(),
+            parameters: Named::default(),
+            values: Named::default(),
             dtype: None,
             backend,
             phase,
-            canonical: BTreeMap::new(),
+            canonical: Named::default(),
             device: None,
             device_name: None,
             l2: None,
@@ -228,7 +230,7 @@ impl Entry {
             times: None,
             samples_ns: Vec::new(),
             again: None,
-            metrics: BTreeMap::new(),
+            metrics: Named::default(),
             memory: Memory::default(),
             measurement: None,
             fresh_starting: None,
@@ -259,9 +261,7 @@ impl Entry {
             parameters: words.values(&row.parameters),
             values: words.values(&row.values),
             dtype: Some(row.dtype),
-            canonical: (row.canonical.iter())
-                .map(|(name, &bound)| (words.get(name), bound))
-                .collect(),
+            canonical: words.bounds(&row.canonical),
             device: Some(row.device),
             device_name: words.some(&row.device_name),
             l2: words.some(&row.l2),
@@ -269,8 +269,8 @@ impl Entry {
             threads: Some(row.threads),
             reason: (row.outcome.reason.as_deref()).and_then(|text| words.some(text)),
             times,
-            fresh_starting,
-            cold_starting,
+            fresh_starting: fresh_starting.map(Box::new),
+            cold_starting: cold_starting.map(Box::new),
             compile: row.compile,
             roofline_ns: row.roofline_ns,
             ceiling_flops_per_s: row.ceiling_flops_per_s,
@@ -279,24 +279,22 @@ impl Entry {
             ..Entry::new(workload, backend, row.phase, row.outcome.status)
         };
         if let Some(measurement) = row.outcome.measurement {
-            entry.add_measurement(measurement, words);
+            entry.add_measurement(*measurement, words);
         }
         entry
     }
 
     /// Adds a measurement; lists of it become their summaries.
-    fn add_measurement(&mut self, mut measurement: Box<Measurement>, words: &mut Words) {
-        measurement.fresh_starts.clear();
-        measurement.cold_starts.clear();
+    fn add_measurement(&mut self, mut measurement: Measurement, words: &mut Words) {
         self.samples_ns = mem::take(&mut measurement.samples_ns);
-        self.again = Again::of(&mem::take(&mut measurement.again_samples_ns));
+        self.again = Again::of(&mem::take(&mut measurement.again_samples_ns)).map(Box::new);
         let metrics = mem::take(&mut measurement.metrics).into_iter();
         self.metrics = metrics
             .filter_map(|(name, values)| Some((words.get(&name), MetricSummary::of(&values)?)))
             .collect();
-        let device_memory = mem::take(&mut measurement.device_memory);
+        let device_memory = &measurement.device_memory;
         self.memory = Memory {
-            by_role: mem::take(&mut measurement.memory_bytes),
+            by_role: words.amounts(mem::take(&mut measurement.memory_bytes)),
             peak_allocated: Some(device_memory.peak_allocated_bytes),
             peak_reserved: Some(device_memory.peak_reserved_bytes),
         };
@@ -306,14 +304,12 @@ impl Entry {
             error: worst.error,
             tolerance: worst.tolerance,
         });
-        for kernel in &mut measurement.kernels {
-            kernel.name = words.get(&kernel.name);
-            kernel.key = kernel.key.as_deref().map(|key| words.get(key));
-        }
         // Runs may have a million rows.
-        measurement.kernels.shrink_to_fit();
         self.samples_ns.shrink_to_fit();
-        self.measurement = Some(measurement);
+        let mut measured = Measured::from(measurement);
+        measured.kernels = words.kernels(&measured.kernels);
+        measured.same_program_as = measured.same_program_as.and_then(|name| words.some(&name));
+        self.measurement = Some(Box::new(measured));
     }
 
     /// True if it was measured and is right.
@@ -411,18 +407,25 @@ pub const DIMENSIONS: [&str; 10] = [
     "threads",
 ];
 
-/// Keeps one copy of each word: rows repeat theirs thousands of times.
+/// Keeps one copy of each word, which rows repeat thousands of times, and of lists that rows of a
+/// problem have in common.
 #[derive(Debug, Default)]
-pub struct Words(BTreeSet<Arc<str>>);
+pub struct Words {
+    words: BTreeSet<Arc<str>>,
+    values: Recent<Named<Arc<str>, Value>>,
+    bounds: Recent<Named<Arc<str>, u64>>,
+    amounts: Recent<Named<Role, u64>>,
+    kernels: Recent<Arc<[KernelUse]>>,
+}
 
 impl Words {
     /// The one copy of a word.
     pub fn get(&mut self, word: &str) -> Arc<str> {
-        if let Some(held) = self.0.get(word) {
+        if let Some(held) = self.words.get(word) {
             return Arc::clone(held);
         }
         let word: Arc<str> = word.into();
-        self.0.insert(Arc::clone(&word));
+        self.words.insert(Arc::clone(&word));
         word
     }
 
@@ -432,11 +435,35 @@ impl Words {
     }
 
     /// Named values whose words are the one copy.
-    fn values(&mut self, values: &BTreeMap<String, Value>) -> BTreeMap<Arc<str>, Value> {
+    fn values(&mut self, values: &BTreeMap<String, Value>) -> Named<Arc<str>, Value> {
         let named = values.iter();
-        named
-            .map(|(name, value)| (self.get(name), self.value(value)))
-            .collect()
+        let named = named.map(|(name, value)| (self.get(name), self.value(value)));
+        let named = named.collect();
+        self.values.shared(named)
+    }
+
+    /// Named bounds.
+    fn bounds(&mut self, bounds: &BTreeMap<String, u64>) -> Named<Arc<str>, u64> {
+        let named = bounds.iter();
+        let named = named
+            .map(|(name, &bound)| (self.get(name), bound))
+            .collect();
+        self.bounds.shared(named)
+    }
+
+    /// Amounts of memory.
+    fn amounts(&mut self, amounts: BTreeMap<Role, u64>) -> Named<Role, u64> {
+        self.amounts.shared(amounts.into_iter().collect())
+    }
+
+    /// Kernels whose names and keys are the one copy.
+    fn kernels(&mut self, kernels: &[KernelUse]) -> Arc<[KernelUse]> {
+        let kernels = kernels.iter().map(|kernel| KernelUse {
+            name: self.get(&kernel.name),
+            key: kernel.key.as_deref().map(|key| self.get(key)),
+        });
+        let kernels = kernels.collect();
+        self.kernels.shared(kernels)
     }
 
     /// A value whose text is the one copy.

@@ -282,8 +282,13 @@ impl Measurement {
     /// How long it took to make the program ready, without importing libraries: a process that
     /// runs functions in Python has them, as it has its device.
     pub fn own_prepare_ns(&self) -> Option<u64> {
-        Some(self.prepare_ns?.saturating_sub(self.import_ns.unwrap_or(0)))
+        own_prepare_ns(self.prepare_ns, self.import_ns)
     }
+}
+
+/// The time of making a program ready, without that of importing libraries.
+pub(super) fn own_prepare_ns(prepare_ns: Option<u64>, import_ns: Option<u64>) -> Option<u64> {
+    Some(prepare_ns?.saturating_sub(import_ns.unwrap_or(0)))
 }
 
 impl Outcome {

@@ -88,7 +88,7 @@ pub struct Choice<'e> {
 impl Choice<'_> {
     /// The median of the fastest in nanoseconds, of the measurement that chose it.
     pub fn best_ns(&self) -> Option<f64> {
-        match self.best.again.filter(|_| self.is_by_again) {
+        match self.best.again.as_ref().filter(|_| self.is_by_again) {
             Some(again) => Some(again.median_ns),
             None => self.best.median_ns(),
         }
@@ -190,7 +190,7 @@ fn interval(entry: &Entry) -> Option<Interval> {
 
 /// The time of the second measurement.
 fn time_again(entry: &Entry) -> Option<LogInterval> {
-    let again = entry.again.filter(|again| again.median_ns > 0.0)?;
+    let again = entry.again.as_ref().filter(|again| again.median_ns > 0.0)?;
     Some(LogInterval::new(again.median_ns, again.interval()))
 }
 
@@ -198,7 +198,7 @@ fn time_again(entry: &Entry) -> Option<LogInterval> {
 mod tests {
     use super::*;
     use crate::row::entry::{Again, Times};
-    use crate::row::outcome::Measurement;
+    use crate::row::measured::Measured;
     use crate::status::Status;
     use sweeper_program::Phase;
 
@@ -262,20 +262,20 @@ mod tests {
     /// A row that was measured again, with an interval of one per cent.
     fn again(row: Entry, median_ns: f64) -> Entry {
         Entry {
-            again: Some(Again {
+            again: Some(Box::new(Again {
                 n: 20,
                 median_ns,
                 low_ns: median_ns * 0.99,
                 high_ns: median_ns * 1.01,
-            }),
+            })),
             ..row
         }
     }
 
     fn outraced(row: Entry) -> Entry {
-        let measurement = Measurement {
+        let measurement = Measured {
             flags: vec![Flag::Outraced],
-            ..Measurement::default()
+            ..Measured::default()
         };
         Entry {
             measurement: Some(Box::new(measurement)),

@@ -21,7 +21,7 @@ const LINE_BUDGETS: [(&str, usize); 6] = [
     ("kernels/compiler/src", 30000),
     ("kernels/workloads/src", 18100),
     ("cache/src", 6200),
-    ("tests/it", 20600),
+    ("tests/it", 20_800),
 ];
 
 /// Private words for things that the field has names for, and these names.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A sweep in 16 shards on a real Slurm: four virtual nodes on this machine, three of which are killed in
 # the middle, a task that is cancelled, tasks that run into their time limit and are started again. The
-# rows must be those of one process: none lost, none twice.
+# rows must be those of one process: none lost, none twice. Then a sweep whose kernels a C compiler makes:
+# each once over all nodes, by a step of its own, and by tasks that share a cache.
 #
 #     tests/slurm/run.sh PROGRAM
 #
@@ -147,6 +148,66 @@ python3 "$here/compare.py" alone/slurmed-* "$run" || fail "rows differ"
 grep -q 'is queued again' "$submission"/logs/3.log \
     || fail "no task ran into its time limit: the plan deals other sizes to shard 3, see sweep.toml"
 "$program" cancel "$submission" | grep -q 'no job of it' || fail "jobs are left"
+
+echo "== each kernel is compiled once, by a step before the tasks"
+cp "$here/compiled.toml" "$here/axpy.c" .
+OWN=6     # Kernels of the sweep, which each task needs.
+KERNELS=8 # And two that probe the processor.
+sum_compiled() {
+    python3 -c 'import json, sys; print(sum(json.load(open(f))["usage"]["compiled"] for f in sys.argv[1:]))' "$@"
+}
+total() {
+    "$program" cache stats --json --cache-dir "$1" | python3 -c 'import json, sys; print(json.load(sys.stdin)["total"][sys.argv[1]])' "$2"
+}
+env -u SWEEPER_CACHE_DIR "$program" submit compiled.toml --json >compiled.json
+submission=$(echo "$work"/results/.submissions/compiled-*)
+array=$(python3 -c 'import json; print(json.load(open("compiled.json"))["arrays"][0])')
+report=$(python3 -c 'import json; print(json.load(open("compiled.json"))["others"][-1])')
+within 90 "the end of the tasks" is_over "$array"
+within 30 "their report" is_over "$report"
+grep -q "$KERNELS kernels: $KERNELS compiled" "$submission"/logs/compile-*.log \
+    || fail "the step compiled otherwise: $(cat "$submission"/logs/compile-*.log)"
+run=$(echo results/compiled-*)
+[ "$(wc -l <"$run/records.csv")" = 97 ] || fail "not 96 rows in $run"
+[ "$(sum_compiled "$run"/shards/*.state.json)" = 0 ] || fail "a task compiled"
+[ "$(total caches/shared stores)" = "$KERNELS" ] || fail "the shared cache: $("$program" cache stats --cache-dir caches/shared)"
+nodes=0
+for cache in caches/n*; do
+    fetched=$(total "$cache" fetched)
+    [ "$fetched" -ge "$OWN" ] && [ "$fetched" -le "$KERNELS" ] || fail "$cache fetched $fetched kernels"
+    nodes=$((nodes + 1))
+done
+echo "$KERNELS compiled by the step, none by 8 tasks, each fetched once by each of $nodes nodes"
+
+echo "== each kernel is compiled once, by tasks that share a cache"
+tasks=()
+for shard in 1 2 3 4 5 6 7 8; do
+    env -u SWEEPER_CACHE_DIR srun -n 1 -c 1 --mem=200M "$program" run compiled.toml --shard "$shard/8" --quiet \
+        --cache-dir filled --set 'cache.upstream=[]' --output-dir beside >"beside-$shard.log" 2>&1 &
+    tasks+=($!)
+done
+for task in "${tasks[@]}"; do wait "$task" || fail "a task: $(cat beside-*.log)"; done
+compiled=$(sum_compiled beside/compiled-*/shards/*.state.json)
+[ "$(wc -l <"$(echo beside/compiled-*)/records.csv")" = 97 ] || fail "not 96 rows beside"
+[ "$compiled" = "$OWN" ] || fail "8 tasks compiled $compiled kernels"
+[ "$(total filled stores)" = "$KERNELS" ] || fail "$(total filled stores) kernels stored"
+echo "$KERNELS compiled by 8 tasks on four nodes, of which each needs all"
+
+echo "== kernels for GPUs are compiled on a node without one"
+if [ -n "${SWEEPER_CUDA_LIBS:-}" ]; then
+    env -u SWEEPER_CACHE_DIR "$program" submit sweep.toml --shards 2 --set grid.elements=1,3 --output-dir arched \
+        --set 'cluster.arch="sm_80"' --set 'cache.upstream=["caches/gpus"]' --set 'cache.dir="caches/unused"' \
+        --json >arched.json 2>arched.log
+    submission=$(python3 -c 'import json; print(json.load(open("arched.json"))["folder"])')
+    report=$(python3 -c 'import json; print(json.load(open("arched.json"))["others"][-1])')
+    within 60 "the end of it" is_over "$report"
+    grep -q ' kernels.*: [1-9][0-9]* compiled, 0 in the cache before, 0 failed' "$submission"/logs/compile-*.log \
+        || fail "nothing was compiled: $(cat "$submission"/logs/compile-*.log)"
+    "$program" cache ls --cache-dir caches/gpus | tee gpus.txt
+    grep -q cubin gpus.txt || fail "no machine code for GPUs"
+else
+    echo "(not tested: SWEEPER_CUDA_LIBS names no NVRTC)"
+fi
 
 echo "== Slurm's own words"
 said=$("$program" submit sweep.toml --partition nowhere 2>&1) && fail "a partition that is not there was taken"

@@ -6,6 +6,8 @@ mod script;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -155,7 +157,7 @@ fn prepare(
         ));
     }
     let mut words = args.manifest.again();
-    words.extend(["--output-dir".to_owned(), results]);
+    script::set_flag(&mut words, "--output-dir", &results);
     let scripts = Scripts {
         name: &manifest.name,
         cluster,
@@ -192,12 +194,14 @@ fn key(hash: &Digest, shards: u32, cluster: &Cluster) -> Digest {
 /// The script that compiles, where there is something to compile and the target is known.
 fn compile(manifest: &Manifest, scripts: &Scripts<'_>, screen: &Screen) -> Option<String> {
     let cluster = &manifest.cluster;
+    let dir = shared_cache(manifest);
+    let dir = dir.as_deref();
     if let Some(arch) = &cluster.arch {
-        return Some(scripts.compile(Some(arch)));
+        return Some(scripts.compile(Some(arch), dir));
     }
     match run::likely_kind(manifest) {
         DeviceKind::Null => None,
-        DeviceKind::Cpu if cluster.gpus.is_none() => Some(scripts.compile(None)),
+        DeviceKind::Cpu if cluster.gpus.is_none() => Some(scripts.compile(None, dir)),
         DeviceKind::Cpu | DeviceKind::Cuda => {
             screen.note(
                 "kernels are compiled by the tasks, since it is not known for which GPU: `cluster.arch` (such as \
@@ -206,6 +210,19 @@ fn compile(manifest: &Manifest, scripts: &Scripts<'_>, screen: &Screen) -> Optio
             None
         }
     }
+}
+
+/// The cache that a step of its own fills for all nodes: the first upstream, where it is a folder
+/// of this user, or none yet. Without upstreams all nodes have one cache, that of the manifest.
+fn shared_cache(manifest: &Manifest) -> Option<String> {
+    let first = manifest.cache.upstream.first()?;
+    let user = rustix::process::geteuid().as_raw();
+    let is_ours = match fs::metadata(first) {
+        Ok(found) => found.is_dir() && found.uid() == user,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
+    let path = std::path::absolute(first).ok().filter(|_| is_ours)?;
+    path.to_str().map(str::to_owned)
 }
 
 /// Why nothing could be handed over.

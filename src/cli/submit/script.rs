@@ -35,13 +35,16 @@ enum Step {
 }
 
 impl Scripts<'_> {
-    /// Compiles kernels on a node without a GPU, for `arch` or for the processors of the node.
-    pub(super) fn compile(&self, arch: Option<&str>) -> String {
-        let mut words = vec!["compile"];
-        words.extend(self.manifest.iter().map(String::as_str));
-        if let Some(arch) = arch {
-            words.extend(["--arch", arch]);
+    /// Compiles kernels on a node without a GPU, for `arch` or for the processors of the node, into
+    /// the cache in `dir` or into the one of the manifest.
+    pub(super) fn compile(&self, arch: Option<&str>, dir: Option<&str>) -> String {
+        let mut manifest = self.manifest.to_owned();
+        if let Some(dir) = dir {
+            set_flag(&mut manifest, "--cache-dir", dir);
         }
+        let mut words = vec!["compile"];
+        words.extend(manifest.iter().map(String::as_str));
+        words.extend(arch.into_iter().flat_map(|arch| ["--arch", arch]));
         format!("{}{}\n", self.head(Step::Compile), self.command(&words))
     }
 
@@ -140,6 +143,14 @@ impl Scripts<'_> {
     }
 }
 
+/// Sets a flag, in the place of the value that a command line gives it: it takes each flag once.
+pub(super) fn set_flag(words: &mut Vec<String>, flag: &str, value: &str) {
+    if let Some(place) = words.iter().position(|word| word == flag) {
+        words.drain(place..place + 2);
+    }
+    words.extend([flag.to_owned(), value.to_owned()]);
+}
+
 /// A word that a shell reads as it is.
 fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,+@%".contains(letter);
@@ -192,6 +203,36 @@ mod tests {
     fn numbers_are_given_as_ranges() {
         assert_eq!(ranges(&[1, 2, 3, 7, 9, 10]), "1-3,7,9-10");
         assert_eq!(ranges(&[]), "");
+    }
+
+    #[test]
+    fn kernels_are_compiled_into_the_cache_that_nodes_share() {
+        let words = [
+            "/a/m.toml",
+            "--cache-dir",
+            "/tmp/of-node",
+            "--set",
+            "seed=2",
+        ];
+        let scripts = Scripts {
+            name: "m",
+            cluster: &Cluster::default(),
+            folder: "/a/s",
+            place: "/a",
+            program: "/bin/sweeper",
+            manifest: &words.map(str::to_owned),
+            hash: "00",
+            shards: 2,
+        };
+        let ends = |script: String, end: &str| assert!(script.ends_with(end), "{script}");
+        ends(
+            scripts.compile(Some("sm_80"), Some("/a/shared")),
+            "/bin/sweeper compile /a/m.toml --set seed=2 --cache-dir /a/shared --arch sm_80\n",
+        );
+        ends(
+            scripts.compile(None, None),
+            "/bin/sweeper compile /a/m.toml --cache-dir /tmp/of-node --set seed=2\n",
+        );
     }
 
     #[test]

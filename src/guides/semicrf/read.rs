@@ -39,8 +39,10 @@ pub(crate) fn entries(table: &Table, path: &Path) -> Result<(Vec<Entry>, Vec<Str
                 entry.mode = words.some(value);
                 continue;
             }
-            let value = Value::Text(words.get(value));
-            entry.parameters.entry(words.get(name)).or_insert(value);
+            if entry.parameters.get(name).is_none() {
+                let value = Value::Text(words.get(value));
+                entry.parameters.insert(words.get(name), value);
+            }
         }
         zeros += usize::from(is_zero);
         entries.push(entry);

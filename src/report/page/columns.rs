@@ -189,7 +189,7 @@ fn axis(entries: &[&Entry], name: &str, about: &str, is_derived: bool) -> Column
 
 fn kernel_names(entries: &[&Entry]) -> Column {
     let names = entries.iter().map(|entry| {
-        let kernels = entry.measurement.iter().flat_map(|found| &found.kernels);
+        let kernels = entry.measurement.iter().flat_map(|found| &*found.kernels);
         let names: Vec<&str> = kernels.map(|kernel| kernel.name.as_ref()).collect();
         names.join(" ").into()
     });

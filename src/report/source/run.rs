@@ -3,32 +3,35 @@
 use rayon::prelude::*;
 
 use crate::record::contents::Contents;
-use crate::row::Row;
 use crate::row::entry::{Entry, Times, Words};
 
-/// Number of rows that are held in the journal's form at a time.
-const CHUNK: usize = 8192;
+/// Number of rows that are read at a time, by all threads.
+const PIECE: usize = 8192;
+
+/// Number of rows that a thread reads at a time; they share their words.
+const PART: usize = 512;
 
 /// The rows of a run in this order; their lines are read in parallel.
 ///
 /// # Errors
 /// A message that names the line.
 pub(super) fn entries(contents: &Contents, order: &[usize]) -> Result<Vec<Entry>, String> {
-    let mut words = Words::default();
-    let mut entries = Vec::with_capacity(contents.len());
-    for chunk in order.chunks(CHUNK) {
-        let rows: Vec<(Row, Option<Times>)> = chunk
-            .par_iter()
-            .map(|&number| {
-                let row = contents.row(number)?;
-                let times = row.summary().map(Times::from);
-                Ok((row, times))
-            })
-            .collect::<Result<_, String>>()?;
-        entries.extend(
-            rows.into_iter()
-                .map(|(row, times)| Entry::from_row(row, times, &mut words)),
-        );
+    let mut entries = Vec::with_capacity(order.len());
+    for piece in order.chunks(PIECE) {
+        let parts = piece.par_chunks(PART).map(|part| of_part(contents, part));
+        for part in parts.collect::<Result<Vec<_>, String>>()? {
+            entries.extend(part);
+        }
     }
     Ok(entries)
+}
+
+fn of_part(contents: &Contents, part: &[usize]) -> Result<Vec<Entry>, String> {
+    let mut words = Words::default();
+    let read = |&index: &usize| {
+        let row = contents.row(index)?;
+        let times = row.summary().map(Times::from);
+        Ok(Entry::from_row(row, times, &mut words))
+    };
+    part.iter().map(read).collect()
 }

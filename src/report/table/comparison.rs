@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use super::means::LogInterval;
+use super::pivot::Held;
 use super::{Cell, Request, Table, Unit, pivot, size};
 use crate::manifest::settings::GB;
-use crate::row::entry::Entry;
+use crate::row::entry::{Entry, Words};
 use crate::row::outcome::Checked;
 
-/// Rows of one shape, or of the means, by backend.
-pub(super) type Held<'q> = BTreeMap<&'q str, usize>;
+/// The number of columns beside those of sizes.
+const COLUMNS: usize = 13;
 
 /// `comparison.csv`: for workloads that compare no word. Those that compare one have
 /// `crossover_points.csv` and tables of ratios.
@@ -35,11 +36,12 @@ pub(super) fn comparison(request: &Request<'_>) -> Option<Table> {
     series.sort();
     series.dedup();
     let mut means = Vec::new();
+    let mut words = Words::default();
     for rows in frame.groups(request.rows, &["phase"]).into_values() {
         let shapes = pivot::shapes(request, &rows, &series);
         for (key, held) in &shapes {
             let alone = BTreeMap::from([(key.clone(), held.clone())]);
-            table.rows.extend(of_shape(request, &alone, held));
+            of_shape(request, &alone, held, &mut words, &mut table.rows);
         }
         let common = pivot::common(&shapes);
         if common.len() > 1 {
@@ -51,19 +53,28 @@ pub(super) fn comparison(request: &Request<'_>) -> Option<Table> {
     Some(table)
 }
 
-/// A line for each backend at one shape.
-fn of_shape(request: &Request<'_>, alone: &pivot::Shapes<'_>, held: &Held<'_>) -> Vec<Vec<Cell>> {
+/// Adds a line for each backend at one shape.
+fn of_shape(
+    request: &Request<'_>,
+    alone: &pivot::Shapes<'_>,
+    held: &Held<'_>,
+    words: &mut Words,
+    lines: &mut Vec<Vec<Cell>>,
+) {
     let frame = request.frame;
     let times = times(request, held);
-    let line = |(&name, &row): (&&str, &usize)| {
+    for (&name, &row) in held.iter() {
         let entry = frame.entries[row];
         let measured = entry.measurement.as_ref();
         let sizes = request.layout.sizes.iter();
-        let mut line = vec![Cell::word(entry.phase.name())];
+        let [phase, backend] = [entry.phase.name(), name].map(|word| Cell::Word(words.get(word)));
+        let checked = measured.map(|found| words.get(found.checked.name()));
+        let mut line = Vec::with_capacity(COLUMNS + sizes.len());
+        line.push(phase);
         line.extend(sizes.map(|name| size(frame, row, name)));
         line.extend([
             Cell::Count(1),
-            Cell::word(name),
+            backend,
             time(entry),
             speedup(request, alone, name),
             number(entry.median_ns().map(|median_ns| 1e9 / median_ns)),
@@ -72,12 +83,11 @@ fn of_shape(request: &Request<'_>, alone: &pivot::Shapes<'_>, held: &Held<'_>) -
             number(entry.memory.peak_allocated.map(|bytes| bytes as f64 / GB)),
             count(measured.and_then(|found| Some(found.totals?.launches))),
             count(measured.and_then(|found| Some(found.totals?.calls))),
-            measured.map_or(Cell::Empty, |found| Cell::word(found.checked.name())),
+            checked.map_or(Cell::Empty, Cell::Word),
             fastest(&times, name),
         ]);
-        line
-    };
-    held.iter().map(line).collect()
+        lines.push(line);
+    }
 }
 
 /// A line for each backend of the means over the shapes that all backends share.

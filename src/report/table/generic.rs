@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::means::LogInterval;
-use super::pivot::{self, What};
+use super::pivot::{self, Held, What};
 use super::{Cell, Request, Table, Unit};
 use crate::fusion::CONTROL;
 use crate::report::frame::MACHINE;
@@ -86,11 +86,11 @@ struct Ranking<'q> {
 }
 
 /// Ranks the lines over some shapes, which have the same lines.
-fn rank<'q>(request: &Request<'_>, shapes: &[&BTreeMap<&'q str, usize>]) -> Option<Ranking<'q>> {
+fn rank<'q>(request: &Request<'_>, shapes: &[&Held<'q>]) -> Option<Ranking<'q>> {
     let time = |row: &usize| LogInterval::of(request.frame.entries[*row]);
     let mut times: BTreeMap<&'q str, Vec<LogInterval>> = BTreeMap::new();
     for held in shapes {
-        for (&name, row) in *held {
+        for (&name, row) in held.iter() {
             times.entry(name).or_default().extend(time(row));
         }
     }

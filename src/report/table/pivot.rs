@@ -1,11 +1,12 @@
 //! Backends side by side: geometric means over the shapes that they share, for each question and,
 //! if wanted, for each value of an axis.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::means::LogInterval;
 use super::{Cell, Request, Table, Unit, size};
 use crate::report::frame::{Key, MACHINE, Ordered, number_of};
+use crate::row::named::Named;
 
 /// The quantities in the cells.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,8 +33,11 @@ pub(super) fn by_leading_axis(request: &Request<'_>) -> Option<Table> {
     Some(by_axis(request, axis))
 }
 
-/// Rows of one question, by shape and line.
-pub(super) type Shapes<'q> = BTreeMap<Key, BTreeMap<&'q str, usize>>;
+/// Rows of one shape, by line.
+pub(super) type Held<'q> = Named<&'q str, usize>;
+
+/// Rows of one question, by shape.
+pub(super) type Shapes<'q> = BTreeMap<Key, Held<'q>>;
 
 /// Fills a table with backends side by side.
 pub(super) fn fill(table: &mut Table, request: &Request<'_>, axis: Option<&str>, what: What) {
@@ -157,27 +161,24 @@ pub(super) fn shapes<'q>(
     series: &'q [String],
 ) -> Shapes<'q> {
     let frame = request.frame;
-    let mut shapes = Shapes::new();
-    for (key, rows) in frame.joined(rows, &["backend", MACHINE]) {
-        for row in rows {
-            if let Ok(index) = series.binary_search(&frame.series(row)) {
-                let held = shapes.entry(key.clone()).or_default();
-                held.insert(&series[index], row);
-            }
-        }
-    }
+    let named = |row| {
+        let index = series.binary_search(&frame.series(row)).ok()?;
+        Some((&*series[index], row))
+    };
+    let joined = frame.joined(rows, &["backend", MACHINE]).into_iter();
+    let shapes = joined.map(|(key, rows)| (key, rows.into_iter().filter_map(named).collect()));
     shapes
+        .filter(|(_, held): &(_, Held<'_>)| !held.is_empty())
+        .collect()
 }
 
 /// Shapes at which every line was measured that was measured at any shape.
-pub(super) fn common<'s, 'q>(shapes: &'s Shapes<'q>) -> Vec<&'s BTreeMap<&'q str, usize>> {
-    let mut names: Vec<&str> = shapes
+pub(super) fn common<'s, 'q>(shapes: &'s Shapes<'q>) -> Vec<&'s Held<'q>> {
+    let names: BTreeSet<&str> = shapes
         .values()
         .flat_map(|held| held.keys().copied())
         .collect();
-    names.sort_unstable();
-    names.dedup();
-    let is_whole = |held: &&BTreeMap<&str, usize>| held.len() == names.len();
+    let is_whole = |held: &&Held<'_>| held.len() == names.len();
     shapes.values().filter(is_whole).collect()
 }
 

@@ -1,6 +1,6 @@
 //! A table as text: for a terminal, CSV, Markdown, LaTeX.
 
-use std::io;
+use std::io::{self, Write};
 
 use super::stack::{self, Printed};
 use super::{Cell, Column, Table, Unit, units};
@@ -10,15 +10,15 @@ use crate::quantity;
 /// columns.
 ///
 /// # Errors
-/// Never in practice: errors of writing into memory.
-pub fn csv(table: &Table) -> io::Result<Vec<u8>> {
+/// Those of `out`.
+pub fn csv(table: &Table, out: impl Write) -> io::Result<()> {
     let wide: Vec<bool> = (0..table.columns.len())
         .map(|column| {
             let is_interval = |row: &Vec<Cell>| matches!(row[column], Cell::Interval { .. });
             table.rows.iter().any(is_interval)
         })
         .collect();
-    let mut writer = csv::Writer::from_writer(Vec::new());
+    let mut writer = csv::Writer::from_writer(out);
     let header = table.columns.iter().zip(&wide).flat_map(|(column, &wide)| {
         let name = &column.name;
         let ends = [format!("{name}_low"), format!("{name}_high")];
@@ -42,9 +42,7 @@ pub fn csv(table: &Table) -> io::Result<Vec<u8>> {
         }
         writer.write_record(&record)?;
     }
-    writer
-        .into_inner()
-        .map_err(|error| io::Error::other(error.to_string()))
+    writer.flush()
 }
 
 fn exact(cell: &Cell) -> String {
@@ -315,7 +313,9 @@ mod tests {
 
     #[test]
     fn csv_is_exact() {
-        let text = String::from_utf8(csv(&table()).unwrap()).unwrap();
+        let mut text = Vec::new();
+        csv(&table(), &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
         assert_eq!(
             text,
             "backend,T,time_ms,a_ns,a_ns_low,a_ns_high,ratio\n\

@@ -7,7 +7,8 @@ use super::column::{
 use crate::hardware::clocks::ClockSummary;
 use crate::row::entry::{Entry, WorstOutput};
 use crate::row::lines::{TableError, parse_word};
-use crate::row::outcome::{Checked, Flag, Measurement};
+use crate::row::measured::Measured;
+use crate::row::outcome::{Checked, Flag};
 
 const ORACLE: &str = "oracle";
 const NVML: &str = "NVML";
@@ -49,7 +50,7 @@ pub(super) const CHECK: &[Column] = &[
     .group(Group::Identity)
     .of_measurement(
         |found| word(found.output_digest.as_deref()?),
-        |found, field| put(&mut found.output_digest, Ok(field.owned())),
+        |found, field| put(&mut found.output_digest, Ok(field.owned().map(Box::from))),
     ),
     count("sm_mhz", "median clock of the multiprocessors", NVML)
         .unit("MHz")
@@ -101,27 +102,27 @@ fn read_worst(entry: &mut Entry, field: &mut Field<'_>) -> Result<(), TableError
     Ok(())
 }
 
-fn read_clocks(found: &mut Measurement, field: &mut Field<'_>) -> Result<(), TableError> {
+fn read_clocks(found: &mut Measured, field: &mut Field<'_>) -> Result<(), TableError> {
     let Some(sm_mhz) = field.count()? else {
         return Ok(());
     };
     let throttled_by = field.sibling("throttled_by");
     let throttled_by = throttled_by.text().split_whitespace();
-    found.clocks = Some(ClockSummary {
+    found.clocks = Some(Box::new(ClockSummary {
         sm_mhz,
         throttled_by: throttled_by.map(str::to_owned).collect(),
         temperature_c: field.sibling("temperature_c").count()?.unwrap_or(0),
         power_w: field.sibling("power_w").amount()?.unwrap_or(0.0),
-    });
+    }));
     Ok(())
 }
 
-fn flags(found: &Measurement) -> String {
+fn flags(found: &Measured) -> String {
     let names: Vec<&str> = found.flags.iter().map(|flag| flag.name()).collect();
     names.join(" ")
 }
 
-fn read_flags(found: &mut Measurement, field: &mut Field<'_>) -> Result<(), TableError> {
+fn read_flags(found: &mut Measured, field: &mut Field<'_>) -> Result<(), TableError> {
     let words = field.text().split_whitespace();
     let flags: Option<Vec<Flag>> = words.map(parse_word).collect();
     found.flags = flags.ok_or_else(|| field.refuse("words such as `unsteady`"))?;

@@ -5,7 +5,7 @@ use sweeper_program::{Role, Value};
 use super::Field;
 use crate::row::entry::{Entry, Times};
 use crate::row::lines::TableError;
-use crate::row::outcome::Measurement;
+use crate::row::measured::Measured;
 
 /// The type of a column's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ enum Access {
     /// In the statistics of rows that have some.
     Times(Get<Times>, Set<Times>),
     /// In the measurement of rows that have one.
-    Measurement(Get<Measurement>, Set<Measurement>),
+    Measurement(Get<Measured>, Set<Measured>),
     /// The bytes of the program's buffers of a role.
     Memory(Role),
 }
@@ -214,11 +214,7 @@ impl Described {
     }
 
     /// A value of the measurement.
-    pub(super) const fn of_measurement(
-        self,
-        get: Get<Measurement>,
-        set: Set<Measurement>,
-    ) -> Column {
+    pub(super) const fn of_measurement(self, get: Get<Measured>, set: Set<Measured>) -> Column {
         self.column(Access::Measurement(get, set))
     }
 

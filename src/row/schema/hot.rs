@@ -4,7 +4,7 @@ use super::Field;
 use super::column::{Column, Group, count, float, int, number, text, word};
 use crate::row::hot_path::{HotOutcome, HotPath};
 use crate::row::lines::TableError;
-use crate::row::outcome::Measurement;
+use crate::row::measured::Measured;
 use crate::word::Word;
 
 const LOOP: &str = "the first loop of `auto`";
@@ -156,11 +156,11 @@ pub(super) const HOT: &[Column] = &[
 ];
 
 /// The loop of a measurement whose first column was read.
-fn of(found: &mut Measurement) -> &mut HotPath {
+fn of(found: &mut Measured) -> &mut HotPath {
     found.hot_path.get_or_insert_default()
 }
 
-fn read_outcome(found: &mut Measurement, field: &mut Field<'_>) -> Result<(), TableError> {
+fn read_outcome(found: &mut Measured, field: &mut Field<'_>) -> Result<(), TableError> {
     if let Some(outcome) = field.word::<HotOutcome>("an outcome of `auto`")? {
         of(found).outcome = outcome;
     }

@@ -1,6 +1,5 @@
 //! Columns of the point, of the conditions of its measurement, and of its result.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sweeper_program::{Dtype, Value};
@@ -10,6 +9,7 @@ use super::{Field, SCHEMA};
 use crate::hardware::DeviceKind;
 use crate::row::entry::Entry;
 use crate::row::lines::TableError;
+use crate::row::named::Named;
 
 const PLAN: &str = "plan";
 const MANIFEST: &str = "manifest";
@@ -173,7 +173,7 @@ fn read_bounds(entry: &mut Entry, field: &mut Field<'_>) -> Result<(), TableErro
         Some((field.words.get(name), bound.parse().ok()?))
     };
     let parts = line.text(field.column).split_whitespace();
-    let bounds: Option<BTreeMap<Arc<str>, u64>> = parts.map(&mut bound).collect();
+    let bounds: Option<Named<Arc<str>, u64>> = parts.map(&mut bound).collect();
     entry.canonical = bounds.ok_or_else(|| field.refuse("bounds such as `T<=128 K<=8`"))?;
     Ok(())
 }

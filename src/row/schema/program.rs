@@ -7,7 +7,7 @@ use super::column::{Column, Group, count, float, int, number, put, text, word};
 use crate::row::CompileUse;
 use crate::row::entry::Entry;
 use crate::row::lines::TableError;
-use crate::row::outcome::Measurement;
+use crate::row::measured::Measured;
 
 const PROGRAM: &str = "program, before it runs";
 const CACHE: &str = "kernel cache";
@@ -128,7 +128,7 @@ pub(super) const WORK: &[Column] = &[
 ];
 
 fn read_total(
-    found: &mut Measurement,
+    found: &mut Measured,
     field: &mut Field<'_>,
     place: impl Fn(&mut Totals) -> &mut u64,
 ) -> Result<(), TableError> {
@@ -208,7 +208,7 @@ pub(super) const COMPILING: &[Column] = &[
     .group(Group::Program)
     .of_measurement(
         |found| word(found.same_program_as.as_deref()?),
-        |found, field| put(&mut found.same_program_as, Ok(field.owned())),
+        |found, field| put(&mut found.same_program_as, Ok(field.shared())),
     ),
 ];
 
@@ -218,7 +218,7 @@ fn compiling(entry: &Entry) -> Option<&CompileUse> {
 }
 
 /// Keys of compiled kernels, each once.
-fn kernel_keys(found: &Measurement) -> String {
+fn kernel_keys(found: &Measured) -> String {
     let kernels = found.kernels.iter();
     let keys = kernels.filter_map(|kernel| kernel.key.as_deref());
     let mut short: Vec<&str> = Vec::new();

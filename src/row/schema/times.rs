@@ -4,7 +4,8 @@ use super::Field;
 use super::column::{Column, Group, count, float, int, number, put, with_another};
 use crate::row::entry::{Again, Entry};
 use crate::row::lines::TableError;
-use crate::row::outcome::{FirstRuns, Measurement, Starting};
+use crate::row::measured::Measured;
+use crate::row::outcome::{FirstRuns, Starting};
 
 const SAMPLES: &str = "samples";
 const SAMPLING: &str = "sampling";
@@ -29,7 +30,7 @@ macro_rules! again {
         number($name, $meaning, SAMPLES)
             .unit("ns")
             .group(Group::Statistic)
-            .of_entry(|entry| float(entry.again?.$field), $read)
+            .of_entry(|entry| float(entry.again.as_ref()?.$field), $read)
     };
 }
 
@@ -87,7 +88,7 @@ pub(super) const STATISTICS: &[Column] = &[
         SAMPLES,
     )
     .group(Group::Statistic)
-    .of_entry(|entry| int(entry.again?.n), with_another),
+    .of_entry(|entry| int(entry.again.as_ref()?.n), with_another),
     again!(
         "again_median_ns",
         median_ns,
@@ -184,10 +185,10 @@ pub(super) const STARTING: &[Column] = &[
         STARTS,
     )
     .group(Group::Program)
-    .of_entry(|entry| int(entry.fresh_starting?.processes), with_another),
+    .of_entry(|entry| int(entry.fresh_starting.as_ref()?.processes), with_another),
     count("start_runs", "first iterations in a fresh start", STARTS)
         .group(Group::Program)
-        .of_entry(|entry| int(entry.fresh_starting?.iterations), with_another),
+        .of_entry(|entry| int(entry.fresh_starting.as_ref()?.iterations), with_another),
     number(
         "start_ns",
         "median time of a fresh start: making the program ready, and its first iterations",
@@ -196,7 +197,7 @@ pub(super) const STARTING: &[Column] = &[
     .unit("ns")
     .group(Group::Program)
     .of_entry(
-        |entry| float(entry.fresh_starting?.median_ns),
+        |entry| float(entry.fresh_starting.as_ref()?.median_ns),
         read_fresh_starting,
     ),
     number(
@@ -207,7 +208,7 @@ pub(super) const STARTING: &[Column] = &[
     .unit("ns")
     .group(Group::Program)
     .of_entry(
-        |entry| float(entry.fresh_starting?.interval_ns?.0),
+        |entry| float(entry.fresh_starting.as_ref()?.interval_ns?.0),
         with_another,
     ),
     number(
@@ -218,7 +219,7 @@ pub(super) const STARTING: &[Column] = &[
     .unit("ns")
     .group(Group::Program)
     .of_entry(
-        |entry| float(entry.fresh_starting?.interval_ns?.1),
+        |entry| float(entry.fresh_starting.as_ref()?.interval_ns?.1),
         with_another,
     ),
     number(
@@ -230,7 +231,7 @@ pub(super) const STARTING: &[Column] = &[
     .unit("ns")
     .group(Group::Program)
     .of_entry(
-        |entry| float(entry.cold_starting?.median_ns),
+        |entry| float(entry.cold_starting.as_ref()?.median_ns),
         read_cold_starting,
     ),
     number(
@@ -241,7 +242,7 @@ pub(super) const STARTING: &[Column] = &[
     .unit("ns")
     .group(Group::Program)
     .of_entry(
-        |entry| float(entry.cold_starting?.interval_ns?.0),
+        |entry| float(entry.cold_starting.as_ref()?.interval_ns?.0),
         with_another,
     ),
     number(
@@ -252,7 +253,7 @@ pub(super) const STARTING: &[Column] = &[
     .unit("ns")
     .group(Group::Program)
     .of_entry(
-        |entry| float(entry.cold_starting?.interval_ns?.1),
+        |entry| float(entry.cold_starting.as_ref()?.interval_ns?.1),
         with_another,
     ),
 ];
@@ -265,17 +266,17 @@ fn read_again(entry: &mut Entry, field: &mut Field<'_>) -> Result<(), TableError
     if let (Some(n @ 1..), Some(median_ns), Some(low_ns), Some(high_ns)) =
         (n, median_ns, low_ns, high_ns)
     {
-        entry.again = Some(Again {
+        entry.again = Some(Box::new(Again {
             n,
             median_ns,
             low_ns,
             high_ns,
-        });
+        }));
     }
     Ok(())
 }
 
-fn read_first_runs(found: &mut Measurement, field: &mut Field<'_>) -> Result<(), TableError> {
+fn read_first_runs(found: &mut Measured, field: &mut Field<'_>) -> Result<(), TableError> {
     let count = field.sibling("first_runs").count()?;
     let first_runs = count.zip(field.amount()?);
     found.first_runs = first_runs.map(|(count, elapsed_ns)| FirstRuns { count, elapsed_ns });
@@ -297,7 +298,7 @@ fn starting(
     entry: &Entry,
     field: &mut Field<'_>,
     [low, high]: [&'static str; 2],
-) -> Result<Option<Starting>, TableError> {
+) -> Result<Option<Box<Starting>>, TableError> {
     if entry.measurement.is_none() {
         return Ok(None);
     }
@@ -308,10 +309,11 @@ fn starting(
     let high_ns = field.sibling(high).amount()?;
     let processes = processes.filter(|processes| *processes > 0);
     let known = processes.zip(iterations).zip(median_ns);
-    Ok(known.map(|((processes, iterations), median_ns)| Starting {
+    let starting = known.map(|((processes, iterations), median_ns)| Starting {
         processes,
         iterations,
         median_ns,
         interval_ns: low_ns.zip(high_ns),
-    }))
+    });
+    Ok(starting.map(Box::new))
 }

@@ -6,6 +6,8 @@ use std::process::Output;
 
 use super::place::{Place, code, null_manifest, text};
 
+mod delayed;
 mod merge;
 mod shards;
+mod submit;
 mod time;

@@ -8,7 +8,7 @@ use crate::report::frame::tests::{linear, source};
 use crate::report::source::Source;
 use crate::report::table::Layout;
 use crate::row::entry::Entry;
-use crate::row::outcome::Measurement;
+use crate::row::measured::Measured;
 use crate::status::Status;
 
 fn rows(pattern: &str, m: i64, times_ns: [f64; 3]) -> Vec<Entry> {
@@ -54,9 +54,9 @@ fn patterns_are_groups_of_sizes_with_their_verdicts() {
     entries.extend(rows("bias", 256, [1000.0, 500.0, 1500.0]));
     entries.extend(rows("bias_gelu", 64, [1000.0, 1000.0, 1000.0]));
     let last = entries.len() - 2;
-    let measurement = Measurement {
+    let measurement = Measured {
         same_program_as: Some("eager".into()),
-        ..Measurement::default()
+        ..Measured::default()
     };
     entries[last].measurement = Some(Box::new(measurement));
     let mut lost = linear("compiled", "bias_relu", 64, 1.0);

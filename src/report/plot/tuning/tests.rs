@@ -48,12 +48,12 @@ fn configuration(threads: u32, m: i64, time_ns: f64) -> Entry {
 
 fn again(entry: Entry, median_ns: f64) -> Entry {
     Entry {
-        again: Some(Again {
+        again: Some(Box::new(Again {
             n: 10,
             median_ns,
             low_ns: median_ns * 0.999,
             high_ns: median_ns * 1.001,
-        }),
+        })),
         ..entry
     }
 }

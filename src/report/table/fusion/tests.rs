@@ -6,20 +6,20 @@ use super::*;
 use crate::report::frame::tests::{linear, source};
 use crate::report::source::Source;
 use crate::report::table::{Layout, render};
-use crate::row::outcome::Measurement;
+use crate::row::measured::Measured;
 
 /// A row of `linear` whose program reads and writes so many bytes.
 fn entry(backend: &str, pattern: &str, m: i64, time_ns: f64, bytes: u64) -> Entry {
     let mut entry = linear(backend, pattern, m, time_ns);
     entry.memory.peak_allocated = Some(bytes);
-    entry.measurement = Some(Box::new(Measurement {
+    entry.measurement = Some(Box::new(Measured {
         totals: Some(Totals {
             read_bytes: bytes,
             written_bytes: bytes,
             ..Totals::default()
         }),
         flops: 2e6,
-        ..Measurement::default()
+        ..Measured::default()
     }));
     entry
 }
@@ -41,7 +41,7 @@ fn sources() -> Vec<Source> {
         entry("primitive", "bias_relu", 128, 9000.0, 900),
     ];
     let same = sources[0].entries[7].measurement.as_mut().unwrap();
-    same.same_program_as = Some("eager".to_owned());
+    same.same_program_as = Some("eager".into());
     // A file without samples.
     for row in [8, 9] {
         sources[0].entries[row].samples_ns.clear();
@@ -66,7 +66,9 @@ fn table(sources: &[Source]) -> Option<Table> {
 #[test]
 fn each_pattern_and_size_has_its_verdict() {
     let table = table(&sources()).unwrap();
-    let csv = String::from_utf8(render::csv(&table).unwrap()).unwrap();
+    let mut csv = Vec::new();
+    render::csv(&table, &mut csv).unwrap();
+    let csv = String::from_utf8(csv).unwrap();
     let notes: String = table
         .notes
         .iter()

@@ -1,0 +1,65 @@
+//! The measurement of a row of a table: a [`Measurement`] without the lists that tables have in
+//! columns or files of their own. Half as large, of which a report may hold a million.
+
+use std::sync::Arc;
+
+use sweeper_program::Totals;
+
+use super::hot_path::HotPath;
+use super::outcome::{Checked, FirstRuns, Flag, KernelUse, Measurement, own_prepare_ns};
+use crate::hardware::clocks::ClockSummary;
+
+/// Fields of a [`Measurement`], under the names that they have there.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "each is the field of that name of `Measurement`"
+)]
+pub struct Measured {
+    pub iterations: u32,
+    pub warmup_samples: u32,
+    pub prepare_ns: Option<u64>,
+    pub import_ns: Option<u64>,
+    pub first_call_ns: Option<u64>,
+    pub first_runs: Option<FirstRuns>,
+    pub totals: Option<Totals>,
+    pub kernels: Arc<[KernelUse]>,
+    pub same_program_as: Option<Arc<str>>,
+    pub checked: Checked,
+    pub output_digest: Option<Box<str>>,
+    pub flops: f64,
+    pub compulsory_bytes: f64,
+    pub hot_path: Option<Box<HotPath>>,
+    pub clocks: Option<Box<ClockSummary>>,
+    pub flags: Vec<Flag>,
+}
+
+impl From<Measurement> for Measured {
+    fn from(measurement: Measurement) -> Self {
+        Measured {
+            iterations: measurement.iterations,
+            warmup_samples: measurement.warmup_samples,
+            prepare_ns: measurement.prepare_ns,
+            import_ns: measurement.import_ns,
+            first_call_ns: measurement.first_call_ns,
+            first_runs: measurement.first_runs,
+            totals: measurement.totals,
+            kernels: measurement.kernels.into(),
+            same_program_as: measurement.same_program_as.map(Arc::from),
+            checked: measurement.checked,
+            output_digest: measurement.output_digest.map(Box::from),
+            flops: measurement.flops,
+            compulsory_bytes: measurement.compulsory_bytes,
+            hot_path: measurement.hot_path,
+            clocks: measurement.clocks.map(Box::new),
+            flags: measurement.flags,
+        }
+    }
+}
+
+impl Measured {
+    /// As [`Measurement::own_prepare_ns`].
+    pub fn own_prepare_ns(&self) -> Option<u64> {
+        own_prepare_ns(self.prepare_ns, self.import_ns)
+    }
+}
