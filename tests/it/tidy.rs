@@ -16,9 +16,9 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 87000),
+    ("src", 88000),
     ("kernels/program/src", 4050),
-    ("kernels/compiler/src", 30000),
+    ("kernels/compiler/src", 30500),
     ("kernels/workloads/src", 18100),
     ("cache/src", 6200),
     ("tests/it", 20_800),

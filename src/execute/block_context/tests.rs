@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::device::null::Null;
-use crate::execute::protocol::Settings;
+use crate::execute::protocol::{Settings, Stage};
 use crate::manifest::settings::{Order, Stopping, Warmup};
 use crate::mode::{Launching, Mode};
 use sweeper_program::inputs::InputKey;

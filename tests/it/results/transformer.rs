@@ -59,29 +59,68 @@ pub(super) fn eager_and_compiled() -> String {
     table.text()
 }
 
-const SIZES: &str = "2026-11-25-h200-transformer-sizes";
+/// A record of larger models: a run for each size and context.
+struct Larger {
+    record: &'static str,
+    size: &'static str,
+    context: &'static str,
+    /// The names of the run's files begin so.
+    run: &'static str,
+    /// Those of the run that has `eager`.
+    run_of_eager: &'static str,
+}
 
-/// Runs of the record of larger models: one for each size and context.
-const MODELS: [(&str, &str); 2] = [("medium", "512"), ("large", "1024")];
+const SIZES: &str = "2026-11-25-h200-transformer-sizes";
+const LARGEST: &str = "2026-11-25-h100-transformer-largest";
+
+const MODELS: [Larger; 4] = [
+    larger(SIZES, "medium", "512", ["medium-512-"; 2]),
+    larger(SIZES, "large", "1024", ["large-1024-"; 2]),
+    larger(LARGEST, "xl", "512", ["xl-512-"; 2]),
+    larger(LARGEST, "2.7B", "256", ["2.7B-256-", "2.7B-256-eager-"]),
+];
+
+const fn larger(
+    record: &'static str,
+    size: &'static str,
+    context: &'static str,
+    [run, run_of_eager]: [&'static str; 2],
+) -> Larger {
+    Larger {
+        record,
+        size,
+        context,
+        run,
+        run_of_eager,
+    }
+}
 
 /// The surroundings of each run of larger models.
 pub(super) fn runs_of_larger_models() -> String {
-    let runs = MODELS.iter().map(|(size, context)| {
-        let run = record::run(SIZES, &format!("{size}-{context}-"));
-        format!("{size}, {context}:\n\n{run}")
-    });
-    runs.collect::<Vec<String>>().join("\n")
+    let mut runs = Vec::new();
+    for model in MODELS {
+        let Larger { size, context, .. } = model;
+        let run = record::run(model.record, model.run);
+        runs.push(format!("{size}, {context}:\n\n{run}"));
+        if model.run != model.run_of_eager {
+            let run = record::run(model.record, model.run_of_eager);
+            runs.push(format!("{size}, {context}, `eager`:\n\n{run}"));
+        }
+    }
+    runs.join("\n")
 }
 
 /// Training steps of larger models in bf16.
 pub(super) fn larger_models() -> String {
     let mut table = Table::new(&[&["model", "context"], &SHARED[..]].concat());
-    for (size, context) in MODELS {
-        let rows = Rows::read(SIZES, &format!("{size}-{context}-records.csv"));
-        let of = |backend| rows.one(&[("backend", backend), ("status", "ok")]);
-        let (eager, compiled) = (of("eager"), of("compiled"));
-        let model = [size, context].map(str::to_owned);
-        table.line(model.into_iter().chain(shared(eager, compiled)));
+    for model in MODELS {
+        let read = |run: &str| Rows::read(model.record, &format!("{run}records.csv"));
+        let (rows, rows_of_eager) = (read(model.run), read(model.run_of_eager));
+        let of = |backend| [("backend", backend), ("status", "ok")];
+        let eager = rows_of_eager.one(&of("eager"));
+        let compiled = rows.one(&of("compiled"));
+        let words = [model.size, model.context].map(str::to_owned);
+        table.line(words.into_iter().chain(shared(eager, compiled)));
     }
     table.text()
 }

@@ -361,8 +361,8 @@ impl Evaluated for Transformer {
         let len = spec.shape.iter().product();
         match spec.name.as_str() {
             name if name.starts_with("moment1.") => stream.normal(len, 0.1),
-            // Far from 0: where a moment and a gradient are both near it, rounding decides the update
-            // of one element, and that element the error of its tensor.
+            // Far from 0: where a moment and a gradient are both near it, rounding decides the
+            // update of an element, and that element decides the error of its tensor.
             name if name.starts_with("moment2.") => stream.uniform(len, 0.005, 0.015),
             "token_embeddings.weight" => stream.normal(len, 1.0),
             _ => match spec.shape[..] {
