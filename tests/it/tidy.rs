@@ -19,7 +19,7 @@ const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 88000),
     ("kernels/program/src", 4050),
     ("kernels/compiler/src", 30500),
-    ("kernels/workloads/src", 18100),
+    ("kernels/workloads/src", 18400),
     ("cache/src", 6200),
     ("tests/it", 20_800),
 ];
