@@ -83,7 +83,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_with(path, |file| file.write_all(bytes))
 }
 
-/// As [`write`], of a file that `write` writes.
+/// As [`write()`], of a file that `write` writes.
 ///
 /// # Errors
 /// Those of the file system and of `write`; the old file is still there.

@@ -209,7 +209,8 @@ impl<'m> Plan<'m> {
         let mut sources: Vec<Option<KernelSource>> = met.sources.into_iter().map(Some).collect();
         let mut numbers: Vec<u32> = vec![0; sources.len()];
         let count: usize = planned.iter().map(Vec::len).sum();
-        let mut points: Vec<(u32, Planned)> = Vec::with_capacity(count);
+        let mut points: Vec<Planned> = Vec::with_capacity(count);
+        let mut places: Vec<u32> = Vec::with_capacity(count);
         let kernels = &mut self.kernels;
         let mut number = |kernel: &mut u32| {
             let met = *kernel as usize;
@@ -222,19 +223,26 @@ impl<'m> Plan<'m> {
         for (block, planned) in self.blocks.iter_mut().zip(planned) {
             let indices = block.points.iter();
             // A point's modes follow one another.
-            let places: Vec<u32> = indices
+            let own: Vec<u32> = indices
                 .flat_map(|&index| (0..ways).map(move |way| position[index as usize] * ways + way))
                 .collect();
-            for (&place, mut point) in places.iter().zip(planned) {
+            for mut point in planned {
                 point.kernels.iter_mut().for_each(&mut number);
-                points.push((place, point));
+                points.push(point);
             }
             block.oracle_kernels.iter_mut().for_each(&mut number);
-            block.points = places;
+            places.extend(&own);
+            block.points = own;
         }
-        // Blocks mostly follow the grid: then this is one pass.
-        points.sort_by_key(|(place, _)| *place);
-        self.points = points.into_iter().map(|(_, point)| point).collect();
+        // Blocks mostly follow the grid: then nothing moves.
+        for at in 0..places.len() {
+            while places[at] as usize != at {
+                let place = places[at] as usize;
+                points.swap(at, place);
+                places.swap(at, place);
+            }
+        }
+        self.points = points;
     }
 
     /// The manifest.
