@@ -16,10 +16,10 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 87000),
+    ("src", 87250),
     ("kernels/program/src", 4050),
-    ("kernels/compiler/src", 30000),
-    ("kernels/workloads/src", 18100),
+    ("kernels/compiler/src", 30050),
+    ("kernels/workloads/src", 18150),
     ("cache/src", 6200),
     ("tests/it", 20600),
 ];

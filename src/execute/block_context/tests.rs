@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::device::null::Null;
-use crate::execute::protocol::Settings;
+use crate::execute::protocol::{Settings, Stage};
 use crate::manifest::settings::{Order, Stopping, Warmup};
 use crate::mode::{Launching, Mode};
 use sweeper_program::inputs::InputKey;
@@ -39,6 +39,7 @@ fn point(number: u32, backend: &str) -> BlockPoint {
         canonical: Vec::new(),
         kernels: Vec::new(),
         folder: String::new(),
+        tolerance_factor: 1.0,
         tuned: None,
         script: None,
         scripted_status: None,
