@@ -78,6 +78,20 @@ pub(crate) fn configurations(
     Some(combinations)
 }
 
+impl BackendDeclaration {
+    /// One line about it, for people.
+    pub(super) fn described(&self) -> String {
+        let about = match self.about.as_str() {
+            "" => self.implementation.shown(),
+            about => about.to_owned(),
+        };
+        match self.tolerance_factor {
+            Some(factor) => format!("{about}; tolerances times {factor}"),
+            None => about,
+        }
+    }
+}
+
 /// A backend with its expressions compiled.
 #[derive(Debug)]
 pub(super) struct Backend {

@@ -192,6 +192,10 @@ pub struct BackendDeclaration {
     /// A configuration that is clearly slower than the best takes no more samples.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub race: bool,
+    /// How much less exact than the workload's tolerances its outputs may be; by nothing where none
+    /// is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tolerance_factor: Option<f64>,
 }
 
 /// The implementation of a user's backend.

@@ -101,6 +101,13 @@ impl Declared {
         declaration.is_some_and(|declaration| declaration.race)
     }
 
+    /// What the workload's tolerances are multiplied by for a backend's outputs.
+    pub fn tolerance_factor(&self, backend: &str) -> f64 {
+        let declaration = self.declaration_of(backend);
+        let factor = declaration.and_then(|declaration| declaration.tolerance_factor);
+        factor.unwrap_or(1.0)
+    }
+
     fn declaration_of(&self, backend: &str) -> Option<&BackendDeclaration> {
         let family = family_of(backend);
         let mut backends = self.backends.all.iter();
@@ -227,7 +234,7 @@ fn backend_infos(
 ) -> &'static [BackendInfo] {
     let built_in = base.map_or(&[][..], |base| base.info().backends);
     let declared = backends.iter().flat_map(|backend| {
-        let about = described(&backend.declaration);
+        let about = leaked(&backend.declaration.described());
         let names = backend.configurations.iter();
         names.map(move |(_, name)| BackendInfo {
             name: leaked(name),
@@ -238,13 +245,6 @@ fn backend_infos(
     });
     let all: Vec<BackendInfo> = built_in.iter().copied().chain(declared).collect();
     all.leak()
-}
-
-fn described(backend: &BackendDeclaration) -> &'static str {
-    if !backend.about.is_empty() {
-        return leaked(&backend.about);
-    }
-    leaked(&backend.implementation.shown())
 }
 
 fn leaked(text: &str) -> &'static str {

@@ -12,7 +12,7 @@ use sweeper_program::{Phase, Problem, Tensors};
 
 use super::foreign_oracle;
 use super::judge::Judge;
-use super::protocol::Block;
+use super::protocol::{Block, BlockPoint};
 use super::verify::{ProblemInstance, Verdict};
 use crate::device::{Device, DeviceError, Prepared};
 use crate::row::outcome::{Checked, Status};
@@ -60,8 +60,8 @@ impl Audit {
         })
     }
 
-    /// The fault of a program whose slowest sample took `slowest_ns` an iteration, if any. `phases`
-    /// are its own, and the one that covers those of the block.
+    /// The fault of the program of a point whose slowest sample took `slowest_ns` an iteration, if
+    /// any. `covering` is the phase that covers those of the block.
     ///
     /// # Errors
     /// A failure of the function other than that there is too little memory for other inputs.
@@ -69,7 +69,7 @@ impl Audit {
         &self,
         block: &Block,
         (instance, judge): (&ProblemInstance, Option<&Judge<'_>>),
-        (phase, covering): (Phase, Phase),
+        (point, covering): (&BlockPoint, Phase),
         (program, slowest_ns): (Prepared, f64),
         device: &mut dyn Device,
     ) -> Result<Option<String>, DeviceError> {
@@ -96,8 +96,11 @@ impl Audit {
                 judge.verdict(&unseen.inputs, &found.outputs, expected, Checked::Full)?
             }
             (None, Some(expected)) => {
-                let check = problem.check(&unseen.inputs, &found.outputs, expected, phase);
-                Verdict::of(check, Checked::Full)
+                let check = problem.check(&unseen.inputs, &found.outputs, expected, point.phase);
+                Verdict::of(
+                    check.with_tolerances_times(point.tolerance_factor),
+                    Checked::Full,
+                )
             }
             _ => Verdict::UNCHECKED,
         };

@@ -127,6 +127,8 @@ pub struct BlockPoint {
     pub kernels: Vec<String>,
     /// Name of the point's folder below [`Block::save_tensors`].
     pub folder: String,
+    /// What the workload's tolerances are multiplied by for its outputs.
+    pub tolerance_factor: f64,
     /// Set for a configuration that has others of its backend beside it.
     pub tuned: Option<Tuned>,
     /// The script of the null device.

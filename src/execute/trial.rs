@@ -1,12 +1,13 @@
 //! The trial of a check: outputs that no kernel computed must not pass it.
 
-use sweeper_program::Phase;
 use sweeper_program::check::{TensorCheck, Trial};
+use sweeper_program::{Data, Phase, Tensor, Tensors};
 
 use super::judge::Judge;
-use super::protocol::Block;
+use super::protocol::{Block, BlockPoint};
 use super::verify::ProblemInstance;
 use crate::row::outcome::{Checked, Outcome, Status};
+use crate::tuning::family_of;
 
 /// Tries the check of a block on wrong outputs.
 ///
@@ -44,19 +45,48 @@ fn passes_tolerance(instance: &ProblemInstance, trial: &Trial, phase: Phase) -> 
     let check = (instance.problem).check(&instance.inputs, &trial.outputs, expected, phase);
     let mut passed = check.tensors.iter().filter(|one| one.passed());
     if let Some(one) = passed.find(|one| trial.wrong.contains(&one.tensor)) {
-        let TensorCheck {
-            tensor,
-            error,
-            tolerance,
-            ..
-        } = one;
-        let complaint = format!(
-            " for `{tensor}`: they are off by {error:.1e}, its tolerance is {tolerance:.1e}"
-        );
-        return Some(("tolerance", complaint));
+        return Some(("tolerance", passed_by(one, one.tolerance)));
     }
     let passes_all = trial.is_wrong_in_all && check.passed();
     passes_all.then(|| ("reference", ALL.to_owned()))
+}
+
+/// How wrong outputs pass a tolerance.
+fn passed_by(one: &TensorCheck, tolerance: f64) -> String {
+    let TensorCheck { tensor, error, .. } = one;
+    format!(" for `{tensor}`: they are off by {error:.1e}, its tolerance is {tolerance:.1e}")
+}
+
+/// Tries on zeros the factor by which the backend of a point may be less exact. Memory that was
+/// poisoned needs no trial: no factor makes NaN right, nor whole numbers that are not equal.
+///
+/// # Errors
+/// The outcome of the point, where zeros pass that the workload's own tolerance refuses.
+pub(super) fn check_factor(instance: &ProblemInstance, point: &BlockPoint) -> Result<(), Outcome> {
+    let factor = point.tolerance_factor;
+    let Some(expected) = instance.expected.as_ref().filter(|_| factor > 1.0) else {
+        return Ok(());
+    };
+    let specs = instance.problem.outputs(point.phase).into_iter();
+    let zeros = specs.map(|spec| {
+        let bytes = vec![0; spec.size_bytes() as usize];
+        let data = Data::from_bytes(spec.dtype, &bytes);
+        (spec.name, Tensor::new(spec.shape, data))
+    });
+    let zeros: Tensors = zeros.collect();
+    let check = (instance.problem).check(&instance.inputs, &zeros, expected, point.phase);
+    let mut tensors = check.tensors.iter();
+    let found = tensors.find(|one| !one.passed() && one.error <= factor * one.tolerance);
+    match found {
+        None => Ok(()),
+        Some(one) => {
+            let complaint = passed_by(one, factor * one.tolerance);
+            let backend = family_of(&point.backend);
+            let key = format!("backend.{backend}.tolerance_factor");
+            let reason = format!("`{key}`: zeros would pass{complaint}");
+            Err(Outcome::without_measurement(Status::Error, reason))
+        }
+    }
 }
 
 /// Why it matters that nothing needs to be written.

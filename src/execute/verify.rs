@@ -7,6 +7,7 @@ use sweeper_program::workload::ORACLE_OPERATIONS_PER_SECOND;
 use sweeper_program::{Phase, Problem, Tensors};
 
 use super::answers::Answers;
+use super::protocol::BlockPoint;
 use crate::row::outcome::Checked;
 
 /// A problem with inputs, and the oracle's answer if there is one.
@@ -73,13 +74,14 @@ impl ProblemInstance {
         }
     }
 
-    /// Judges the outputs of a phase; they are unchecked where the answer is not known.
-    pub fn judge(&self, outputs: &Tensors, phase: Phase, checked: Checked) -> Verdict {
+    /// Judges the outputs of a point; they are unchecked where the answer is not known.
+    pub fn judge(&self, outputs: &Tensors, point: &BlockPoint, checked: Checked) -> Verdict {
         let Some(expected) = &self.expected else {
             return Verdict::UNCHECKED;
         };
-        let check = self.problem.check(&self.inputs, outputs, expected, phase);
-        Verdict::of(check, checked)
+        let (problem, phase) = (&self.problem, point.phase);
+        let check = problem.check(&self.inputs, outputs, expected, phase);
+        Verdict::of(check.with_tolerances_times(point.tolerance_factor), checked)
     }
 }
 

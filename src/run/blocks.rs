@@ -75,9 +75,11 @@ impl Blocks<'_> {
         let key = |kernel: &u32| Some(self.artifact(*kernel)?.key.clone());
         let (script, scripted_status) = self.maker.script(point);
         let canonical = plan.shape(point).iter();
+        let backend = plan.grid.backend(point.point).name;
+        let declared = plan.grid.case(point.point).workload.declared;
         BlockPoint {
             number,
-            backend: plan.grid.backend(point.point).name.to_owned(),
+            backend: backend.to_owned(),
             phase: point.point.phase,
             mode: point.mode,
             canonical: canonical
@@ -85,6 +87,7 @@ impl Blocks<'_> {
                 .collect(),
             kernels: point.kernels.iter().filter_map(key).collect(),
             folder: point.id.to_string(),
+            tolerance_factor: declared.map_or(1.0, |held| held.tolerance_factor(backend)),
             tuned: None,
             script,
             scripted_status,

@@ -54,6 +54,15 @@ impl Check {
         !self.tensors.is_empty() && self.tensors.iter().all(TensorCheck::passed)
     }
 
+    /// The judgement of a less exact program: by tolerances times `factor`.
+    #[must_use]
+    pub fn with_tolerances_times(mut self, factor: f64) -> Self {
+        for one in &mut self.tensors {
+            one.tolerance *= factor;
+        }
+        self
+    }
+
     /// The tensor that is furthest out in units of its tolerance.
     pub fn worst(&self) -> Option<&TensorCheck> {
         self.tensors

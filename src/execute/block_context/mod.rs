@@ -179,7 +179,7 @@ impl<'a> BlockContext<'a> {
             one.complaint = self.audit.complaint(
                 self.block,
                 (&self.instance, self.judge.as_ref()),
-                (one.point.phase, covering_phase(self.block)),
+                (one.point, covering_phase(self.block)),
                 (one.prepared, sampler.slowest_ns()),
                 device,
             )?;
@@ -201,6 +201,9 @@ impl<'a> BlockContext<'a> {
     ) -> Result<VerifiedPoint<'a>, Outcome> {
         if let Some(status) = point.scripted_status {
             return Err(scripted(status));
+        }
+        if self.judge.is_none() {
+            trial::check_factor(&self.instance, point)?;
         }
         let program = program(self.instance.problem.as_ref(), point, device)?;
         let problem = self.instance.problem.as_ref();
@@ -376,7 +379,7 @@ impl<'a> BlockContext<'a> {
                 let expected = instance.expected.as_ref();
                 judge.verdict(&instance.inputs, outputs, expected, checked)
             }
-            None => Ok(instance.judge(outputs, point.phase, checked)),
+            None => Ok(instance.judge(outputs, point, checked)),
         }
     }
 

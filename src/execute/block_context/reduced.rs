@@ -10,6 +10,7 @@ use crate::device::{Artifact, Device, DeviceError, Job};
 use crate::execute::block::Listener;
 use crate::execute::protocol::{BlockPoint, Stage};
 use crate::execute::refused::failed;
+use crate::execute::trial;
 use crate::execute::verify::{ProblemInstance, Verdict};
 use crate::row::outcome::{Checked, Outcome};
 
@@ -54,6 +55,7 @@ impl BlockContext<'_> {
         };
         let keys = order.iter().filter_map(|&at| point.kernels.get(at));
         let artifacts: Vec<Artifact> = keys.filter_map(|key| artifacts.get(key).cloned()).collect();
+        trial::check_factor(small, point)?;
         let specs = small.problem.outputs(point.phase);
         let run = || {
             let prepared = device.prepare(Job {
@@ -65,7 +67,7 @@ impl BlockContext<'_> {
             device.sample(prepared, 1)?;
             device.results(prepared, &specs)
         };
-        Ok(run().map(|outputs| small.judge(&outputs, point.phase, Checked::Reduced)))
+        Ok(run().map(|outputs| small.judge(&outputs, point, Checked::Reduced)))
     }
 }
 

@@ -39,6 +39,7 @@ fn point(number: u32, backend: &str) -> BlockPoint {
         canonical: Vec::new(),
         kernels: Vec::new(),
         folder: String::new(),
+        tolerance_factor: 1.0,
         tuned: None,
         script: None,
         scripted_status: None,

@@ -1,5 +1,7 @@
 //! `[backend.Y]`: an implementation, and the values that it is tuned by.
 
+use std::ops::RangeInclusive;
+
 use sweeper_program::Value;
 
 use super::command;
@@ -40,6 +42,9 @@ pub(super) fn backend(
     let (require, rules) = rules.map_or_else(Default::default, |node| require(cx, node, &scope));
     let phases = words(cx, section, "phases");
     let phases = names.phases(cx, phases);
+    let tolerance_factor = section
+        .take(cx, "tolerance_factor")
+        .and_then(|node| tolerance_factor(cx, node, &entry.key, names));
     let has = |key: &str| section.table.get(key).is_some();
     let implementation = if has("command") {
         command::command(cx, section, names, &scope).map(Implementation::Command)
@@ -63,7 +68,39 @@ pub(super) fn backend(
         sample,
         require,
         race,
+        tolerance_factor,
     })
+}
+
+/// Factors by which tolerances may be raised.
+const TOLERANCE_FACTORS: RangeInclusive<f64> = 1.0..=1000.0;
+
+/// By how much less exact than the workload's tolerances outputs may be.
+fn tolerance_factor(
+    cx: &mut Context<'_>,
+    node: &Node,
+    backend: &str,
+    names: &Names,
+) -> Option<f64> {
+    let factor = cx.number(node, "tolerance_factor")?;
+    if !TOLERANCE_FACTORS.contains(&factor) {
+        cx.report(
+            Code::OutOfBounds,
+            node.at,
+            "`tolerance_factor` is out of bounds",
+        )
+        .label("must be from 1 to 1000: tolerances are multiplied by it");
+        return None;
+    }
+    if let Some((reason, help)) = names.without_factor {
+        // Several may have the key by `like`.
+        let message = format!("`backend.{backend}` has no tolerance to multiply");
+        cx.report(Code::Conflict, node.at, message)
+            .label(reason)
+            .help(help);
+        return None;
+    }
+    Some(factor)
 }
 
 /// Whether configurations race each other: then there must be several.

@@ -78,6 +78,31 @@ fn needs_tolerance(cx: &mut Context<'_>, node: &Node, problem: &ProblemDeclarati
     }
 }
 
+/// Why a problem has no tolerance that a backend may multiply, and what to do. A tolerance that the
+/// manifest states is raised there, for all to see.
+pub(super) fn without_factor(problem: &ProblemDeclaration) -> Option<(&'static str, &'static str)> {
+    let is_real = |dtype: Option<Dtype>| dtype.is_none_or(Dtype::is_real);
+    let mut outputs = problem.outputs.iter();
+    let has_real = outputs.any(|output| is_real(output.tensor.dtype));
+    let is_derived = "it is for derived tolerances and workloads of this build";
+    if problem.judge.is_some() {
+        return Some((
+            "a function judges the outputs of this workload",
+            "the judge's `bound` holds for all backends",
+        ));
+    }
+    match (&problem.tolerance, &problem.reference) {
+        _ if !has_real => Some(("the workload has no outputs of real numbers", is_derived)),
+        (_, Reference::None) => Some(("the workload has no right outputs", is_derived)),
+        (Tolerance::Exact, _) => Some(("outputs of this workload have to be equal", is_derived)),
+        (Tolerance::L2(_), _) => Some((
+            "the tolerance of this workload is stated",
+            "state a larger one in `check.tolerance`",
+        )),
+        (Tolerance::Derived, _) => None,
+    }
+}
+
 /// Reads a judge: a function in Python that gets tensors by name, and values of parameters as
 /// `kwargs`.
 fn judge(

@@ -188,6 +188,8 @@ struct Names {
     files: Vec<FileDeclaration>,
     backends: Vec<&'static str>,
     phases: &'static [Phase],
+    /// Why no backend may multiply the workload's tolerances, and what to do.
+    without_factor: Option<(&'static str, &'static str)>,
 }
 
 impl Names {
@@ -200,6 +202,7 @@ impl Names {
             files: Vec::new(),
             backends: Vec::new(),
             phases: &[],
+            without_factor: None,
         }
     }
 
@@ -217,6 +220,7 @@ impl Names {
             outputs: names(info.outputs),
             files: Vec::new(),
             phases: info.phases,
+            without_factor: None,
             backends: backends
                 .flat_map(|each| std::iter::once(each.name).chain(each.aliases.iter().copied()))
                 .collect(),
@@ -236,6 +240,7 @@ impl Names {
             files: problem.files.clone(),
             phases: &[Phase::Forward],
             backends: Vec::new(),
+            without_factor: check::without_factor(problem),
         }
     }
 }

@@ -205,6 +205,10 @@ pub(in crate::manifest) fn backend() -> Value {
             json!({ "type": "boolean" }),
             "a configuration that is clearly slower than the best takes no more samples",
         ),
+        "tolerance_factor": described(
+            json!({ "type": "number", "minimum": 1, "maximum": 1000 }),
+            "by how much less exact than the workload's tolerances it may be",
+        ),
         "require": described(
             list(json!({ "anyOf": [string(), rule] })),
             "what must hold for a configuration to be measured",

@@ -315,3 +315,75 @@ fn a_check_that_zeros_or_unwritten_memory_would_pass_is_refused() {
         "{why}"
     );
 }
+
+/// A row's column for five elements of a backend.
+fn cell(place: &Place, backend: &str, column: &str) -> String {
+    let mut rows = rows(place).into_iter();
+    let row = rows.find(|row| row["backend"] == backend && row["axis_n"] == "5");
+    row.unwrap()[column].clone()
+}
+
+#[test]
+fn a_backend_may_say_how_much_less_exact_it_is() {
+    // In f32 digits of each x are lost: `wrong` is off by less than ten tolerances.
+    let check = "reference = { expr = \"(x * 2 / 3 + 1e4 - 1e4) * 3\" }";
+    let inexact = "[backend.less_exact]\nlike = \"wrong\"\ntolerance_factor = 20\n";
+    let folder = place(check, &["right", "wrong"], inexact);
+    let manifest = fs::read_to_string(folder.path("m.toml")).unwrap();
+    let all = manifest.replace(
+        "[\"right\", \"wrong\"]",
+        "[\"right\", \"wrong\", \"less_exact\"]",
+    );
+    fs::write(folder.path("m.toml"), &all).unwrap();
+    run(&folder);
+    let status = |backend: &str| judged(&folder)[backend].0.clone();
+    assert_eq!(status("right"), "ok");
+    assert_eq!(status("wrong"), "wrong");
+    assert_eq!(status("less_exact"), "ok");
+    let tolerance = |backend: &str| {
+        let tolerance = cell(&folder, backend, "worst_tolerance");
+        tolerance.parse::<f64>().unwrap()
+    };
+    assert_eq!(tolerance("less_exact"), 20.0 * tolerance("right"));
+    assert_eq!(
+        cell(&folder, "less_exact", "worst_error"),
+        cell(&folder, "wrong", "worst_error")
+    );
+    let shown = text(&folder.sweeper(&["workloads", "double", "-m", "m.toml"]));
+    assert!(shown.contains("; tolerances times 20"), "{shown}");
+    // Another factor is another backend, and the others' points are taken.
+    let first = folder.run_folder();
+    let edited = all.replace("tolerance_factor = 20", "tolerance_factor = 1.5");
+    fs::write(folder.path("m.toml"), edited).unwrap();
+    let said = run(&folder);
+    assert!(
+        said.contains("backend.less_exact.tolerance_factor changed since run")
+            && said.contains("2 of 6 points are to be measured, 4 are taken"),
+        "{said}"
+    );
+    fs::remove_dir_all(&first).unwrap();
+    let (status, _, reason) = &judged(&folder)["less_exact"];
+    assert_eq!(status, "wrong");
+    assert!(reason.contains("`y` is off by 5.0"), "{reason}");
+}
+
+#[test]
+fn a_factor_that_zeros_would_pass_costs_its_backend_alone() {
+    let check = "reference = { expr = \"(x * 2 / 3 + 1e5 - 1e5) * 3\" }";
+    let zeros = "[backend.any]\nlike = \"zeros\"\ntolerance_factor = 1000\n";
+    let folder = place(
+        check,
+        &["right"],
+        &(zeros.to_owned() + &backend("zeros", "kernels.c")),
+    );
+    let manifest = fs::read_to_string(folder.path("m.toml")).unwrap();
+    let all = manifest.replace("[\"right\"]", "[\"right\", \"any\"]");
+    fs::write(folder.path("m.toml"), all).unwrap();
+    run(&folder);
+    let rows = judged(&folder);
+    assert_eq!(rows["right"].0, "ok");
+    let (status, _, reason) = &rows["any"];
+    assert_eq!(status, "error");
+    let said = "`backend.any.tolerance_factor`: zeros would pass for `y`: they are off by 1.0e0, ";
+    assert!(reason.starts_with(said), "{reason}");
+}

@@ -45,6 +45,7 @@ fn configuration((number, (name, time_ns)): (usize, (&str, f64))) -> BlockPoint 
         canonical: Vec::new(),
         kernels: Vec::new(),
         folder: String::new(),
+        tolerance_factor: 1.0,
         tuned: Some(Tuned {
             is_raced: true,
             is_whole: true,
