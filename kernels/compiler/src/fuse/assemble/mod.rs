@@ -339,7 +339,8 @@ impl Assembly<'_> {
             }
             nests => Generated::horizontal(nests, self.request.target)?,
         };
-        let kernel = self.program.kernel(generated.kernel());
+        // Nests that differ in bounds may have one text.
+        let kernel = self.kernel_once(generated.kernel());
         self.kernels.push(Held {
             nests: nameless,
             partials: partials.to_vec(),
