@@ -264,10 +264,13 @@ impl Auto {
         let elapsed_ns = sample.as_ref().map_or(0.0, |sample| sample.elapsed_ns);
         let driven = driver.finish(elapsed_ns);
         self.known = known;
-        self.learn(driven)?;
+        let learned = self.learn(driven);
         // Not right before a loop: a new stream takes the caches, and `eager` begins with its own.
         self.dispatcher.restart();
-        sample
+        // A device that was lost is more than a compiler that can't start.
+        let sample = sample?;
+        learned?;
+        Ok(sample)
     }
 
     /// Takes in the end of a loop. Nobody waits for a program that is still being compiled: where

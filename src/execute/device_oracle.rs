@@ -28,7 +28,7 @@ const OPERATIONS_PER_SECOND: f64 = 1e11;
 
 /// The part of the whole problem's operations that its copies have, at most: a copy stands for the
 /// whole by its kernels, not by its size.
-const COPY: f64 = 1.0 / 8.0;
+const COPY_SHARE: f64 = 1.0 / 8.0;
 
 /// What the device has answered.
 pub enum Answered {
@@ -92,7 +92,12 @@ impl DeviceOracle<'_> {
         if self.fill(whole, phase, device)? {
             return Ok(Answered::Whole);
         }
-        for copy in self.copies(whole.problem.as_ref(), phase) {
+        if self.block.inputs.is_some() {
+            // Inputs of a file are those of the whole problem alone.
+            return Ok(Answered::Nothing);
+        }
+        let operations = self.block.settings.oracle_s * OPERATIONS_PER_SECOND;
+        for copy in copies(whole.problem.as_ref(), phase, operations) {
             let inputs = copy.generate(&InputKey(self.block.problem));
             let mut copy = ProblemInstance::without_answer(copy, inputs);
             if self.fill(&mut copy, phase, device)? {
@@ -124,24 +129,6 @@ impl DeviceOracle<'_> {
                 Ok(true)
             }
         }
-    }
-
-    /// Copies of a problem, larger ones first. Inputs from a file have none.
-    fn copies(
-        &self,
-        problem: &dyn Problem,
-        phase: Phase,
-    ) -> impl Iterator<Item = Box<dyn Problem>> {
-        let limit = self.block.settings.oracle_s * OPERATIONS_PER_SECOND;
-        let mut operations = limit.min(COPY * problem.oracle_operations(phase, 1));
-        let has_copies = self.block.inputs.is_none();
-        std::iter::from_fn(move || {
-            let copy = problem
-                .reduced(phase, operations, 1)
-                .filter(|_| has_copies)?;
-            operations = copy.oracle_operations(phase, 1) / 2.0;
-            Some(copy)
-        })
     }
 
     /// Runs the device's oracle of a problem once.
@@ -188,6 +175,20 @@ impl DeviceOracle<'_> {
     }
 }
 
+/// Copies of a problem whose oracle takes at most so many operations, larger ones first.
+fn copies(
+    problem: &dyn Problem,
+    phase: Phase,
+    operations: f64,
+) -> impl Iterator<Item = Box<dyn Problem>> {
+    let mut operations = operations.min(COPY_SHARE * problem.oracle_operations(phase, 1));
+    std::iter::from_fn(move || {
+        let copy = problem.reduced(phase, operations, 1)?;
+        operations = copy.oracle_operations(phase, 1) / 2.0;
+        Some(copy)
+    })
+}
+
 /// Why there is no answer.
 enum Failed {
     Device(DeviceError),
@@ -197,5 +198,35 @@ enum Failed {
 impl From<DeviceError> for Failed {
     fn from(error: DeviceError) -> Self {
         Failed::Device(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sweeper_program::{Dtype, Parameters};
+    use sweeper_workloads::registry;
+
+    #[test]
+    fn copies_become_smaller_until_there_is_no_smaller_one() {
+        let sizes = [("d_model", 32), ("d_ff", 64), ("heads", 2), ("layers", 64)];
+        let batch = [("batch", 8), ("context", 64), ("vocabulary", 16)];
+        let parameters: Parameters = sizes.into_iter().chain(batch).collect();
+        let workload = registry::workload("transformer").unwrap();
+        let whole = workload.problem(&parameters, Dtype::F32).unwrap();
+        let cost = |problem: &dyn Problem| problem.oracle_operations(Phase::Step, 1);
+        let found = |operations: f64| -> Vec<f64> {
+            let copies = copies(whole.as_ref(), Phase::Step, operations);
+            copies.map(|copy| cost(copy.as_ref())).collect()
+        };
+        let all = found(f64::INFINITY);
+        let most = COPY_SHARE * cost(whole.as_ref());
+        assert!(all.len() > 2 && all[0] <= most, "{all:?}, {most}");
+        assert!(
+            all.windows(2).all(|pair| pair[1] <= pair[0] / 2.0),
+            "{all:?}"
+        );
+        assert_eq!(found(all[1]), all[1..], "by the time that there is");
+        assert_eq!(found(1.0), [0.0; 0]);
     }
 }

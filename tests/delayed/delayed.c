@@ -1,10 +1,9 @@
 /* A network file system that shows changes late, as a library that is loaded before others.
  *
  * Processes with one DELAYED_NODE, or each process alone, are a client, which sees its own changes at
- * once. What another client
- * makes below DELAYED_ROOT can't be seen for DELAYED_MS milliseconds: a file that it created, linked or
- * renamed to a name is not there, or is the file that had the name before, and folders are listed without
- * it. What the server decides is right at once, as with NFS: a name is taken once (O_EXCL, link, mkdir,
+ * once. What another client makes below DELAYED_ROOT can't be seen for DELAYED_MS milliseconds: a file
+ * that it created, linked or renamed to a name is not there, or is the file that had the name before,
+ * and folders are listed without it. What the server decides is right at once, as with NFS: a name is taken once (O_EXCL, link, mkdir,
  * rename without replacing), and the client that was refused it sees the file from then on; locks hold, and
  * bytes of an open file are there. A deleted file is gone at once.
  *

@@ -10,7 +10,6 @@ use crate::device::{Artifact, Device, DeviceError, Job};
 use crate::execute::block::Listener;
 use crate::execute::protocol::{BlockPoint, Stage};
 use crate::execute::refused::failed;
-use crate::execute::trial;
 use crate::execute::verify::{ProblemInstance, Verdict};
 use crate::row::outcome::{Checked, Outcome};
 
@@ -55,7 +54,6 @@ impl BlockContext<'_> {
         };
         let keys = order.iter().filter_map(|&at| point.kernels.get(at));
         let artifacts: Vec<Artifact> = keys.filter_map(|key| artifacts.get(key).cloned()).collect();
-        trial::check_factor(small, point)?;
         let specs = small.problem.outputs(point.phase);
         let run = || {
             let prepared = device.prepare(Job {
@@ -82,4 +80,40 @@ fn positions(whole: &Program, smaller: &Program) -> Option<Vec<usize>> {
     };
     let positions: Option<Vec<usize>> = own.iter().map(|source| position(source)).collect();
     positions.filter(|_| own.len() == sources.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sweeper_program::{CanonicalShape, Dtype, Parameters, Phase, Target};
+    use sweeper_workloads::registry;
+
+    fn step(layers: i64, d_model: i64) -> Program {
+        let sizes = [("d_model", d_model), ("d_ff", 256), ("heads", 2)];
+        let batch = [("layers", layers), ("batch", 4), ("context", 64)];
+        let sizes = sizes.into_iter().chain(batch).chain([("vocabulary", 512)]);
+        let parameters: Parameters = sizes.collect();
+        let workload = registry::workload("transformer").unwrap();
+        let problem = workload.problem(&parameters, Dtype::F32).unwrap();
+        let target = Target::Cuda {
+            arch: "sm_90a".to_owned(),
+        };
+        let program = problem.program("compiled", Phase::Step, &CanonicalShape::default(), &target);
+        program.unwrap()
+    }
+
+    /// On a GPU kernels of the whole were once given to a copy in the whole's order.
+    #[test]
+    fn each_kernel_of_a_copy_is_found_among_those_of_the_whole() {
+        let (whole, copy) = (step(5, 128), step(2, 128));
+        let (sources, own) = (whole.sources(), copy.sources());
+        let places = positions(&whole, &copy).unwrap();
+        for (source, &place) in own.iter().zip(&places) {
+            assert!(source.same_source(sources[place]));
+        }
+        let mut all = places.clone();
+        all.sort_unstable();
+        assert_eq!(all, Vec::from_iter(0..sources.len()));
+        assert_eq!(positions(&whole, &step(2, 36)), None);
+    }
 }

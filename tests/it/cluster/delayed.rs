@@ -15,25 +15,25 @@ const LATE_MS: u64 = 1500;
 /// A folder that several machines see, and what stands for these machines.
 struct Late {
     place: Place,
-    library: PathBuf,
+    preloaded: PathBuf,
     notes: tempfile::TempDir,
 }
 
 impl Late {
     fn new(manifest: &str) -> Self {
         let notes = tempfile::tempdir().unwrap();
-        let library = notes.path().join("delayed.so");
+        let preloaded = notes.path().join("delayed.so");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/delayed/delayed.c");
         let mut cc = Command::new("cc");
         cc.args(["-O1", "-shared", "-fPIC", "-o"]);
-        let built = cc.arg(&library).arg(source).output().unwrap();
+        let built = cc.arg(&preloaded).arg(source).output().unwrap();
         assert!(built.status.success(), "{}", text(&built));
         for node in ["a", "b", "c", "d"] {
             fs::write(notes.path().join(format!("boot.{node}")), node).unwrap();
         }
         Late {
             place: Place::new(manifest),
-            library,
+            preloaded,
             notes,
         }
     }
@@ -43,7 +43,7 @@ impl Late {
         let mut command = self.place.command(args);
         let root = fs::canonicalize(self.place.path(".")).unwrap();
         command
-            .env("LD_PRELOAD", &self.library)
+            .env("LD_PRELOAD", &self.preloaded)
             .env("DELAYED_ROOT", root)
             .env("DELAYED_NOTES", self.notes.path())
             .env("DELAYED_NODE", node)

@@ -7,7 +7,7 @@
 //!
 //! Equal updates join each other alone, and their launch has arguments for as many as a launch
 //! takes. So its kernel does not depend on the number of layers: a model of two layers has the
-//! kernels of one of fifty, compiles as fast, and can be judged in its place.
+//! kernels of one of fifty, and can be judged in its place.
 
 use super::assemble::{nameless, placeless};
 use super::body::Source;

@@ -1,5 +1,5 @@
 //! Kernels do not depend on the number of layers, so that a model of two layers can be judged in
-//! place of a deeper one, and compiles no faster than that.
+//! place of a deeper one.
 
 use super::*;
 use sweeper_program::{CanonicalShape, KernelSource, Program, Target};
