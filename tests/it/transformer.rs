@@ -147,26 +147,23 @@ fn products_that_share_a_factor_are_one() {
 /// Equal layers are explained once, in all passes, buffers and steps.
 #[test]
 fn more_layers_are_no_longer_to_read() {
-    let lines = |layers: u32| {
+    let lines = |layers: u32, target: [&str; 2]| {
         let place = Place::new(&format!(
             "schema = 1\nname = \"m\"\nabout = \"What is in it?\"\n\
              [case.t]\nworkload = \"transformer\"\nbackends = [\"compiled\"]\n\
              phases = [\"step\"]\nbatch = 1\ncontext = 4\nvocabulary = 5\nd_model = 4\n\
              d_ff = 4\nheads = 1\nlayers = {layers}\n"
         ));
-        let args = [
-            "plan",
-            "m.toml",
-            "--device",
-            "cpu",
-            "--explain",
-            "compiled step",
-        ];
+        let [flag, of] = target;
+        let args = ["plan", "m.toml", flag, of, "--explain", "compiled step"];
         let output = place.sweeper(&args);
         assert_eq!(code(&output), 0, "{}", text(&output));
         text(&output).lines().count()
     };
-    assert_eq!(lines(3), lines(5));
+    for target in [["--device", "cpu"], ["--arch", "sm_90"]] {
+        let short = lines(3, target);
+        assert_eq!([5, 8].map(|layers| lines(layers, target)), [short; 2]);
+    }
 }
 
 /// A program's outputs on a CPU.

@@ -5,9 +5,11 @@
 //! stay live until then, so that a group reads no more than a cache holds. A kernel that another
 //! one waits for joins only kernels that can run before that one, too.
 //!
-//! Equal updates join each other alone, and their launch has arguments for as many as a launch
-//! takes. So its kernel does not depend on the number of layers: a model of two layers has the
-//! kernels of one of fifty, and can be judged in its place.
+//! Groups of updates alone, which no layer bounds, are launches of equal updates with arguments for
+//! as many as a launch takes. So their kernels do not depend on the number of layers: a model of
+//! two layers has the kernels of one of fifty, and can be judged in its place.
+
+use std::collections::BTreeMap;
 
 use super::assemble::{nameless, placeless};
 use super::body::Source;
@@ -43,6 +45,8 @@ struct Candidate {
     live_bytes: usize,
     /// Of an update, its text: which of those that the plan's updates have.
     text: Option<usize>,
+    /// Others have its text.
+    is_one_of_several: bool,
 }
 
 /// Groups kernels, earlier ones first, each into the first group that it fits.
@@ -56,10 +60,7 @@ pub(super) fn horizontal(plan: &mut Plan, rules: &Rules, request: &Request<'_>) 
     };
     let mut waits = Waits::new(plan);
     let mut groups: Vec<Vec<Candidate>> = Vec::new();
-    let mut candidates = candidates(plan, request);
-    candidates.retain(|it| it.live_bytes <= max_live_bytes);
-    forget_single_texts(&mut candidates);
-    for candidate in candidates {
+    for candidate in candidates(plan, request) {
         let fits = |group: &Vec<Candidate>| {
             let all = || group.iter().chain([&candidate]);
             let may_share = |other: &Candidate| {
@@ -72,7 +73,6 @@ pub(super) fn horizontal(plan: &mut Plan, rules: &Rules, request: &Request<'_>) 
                     .iter()
                     .any(|it| waits.are_ordered(it.at, candidate.at))
                 && group.iter().all(may_share)
-                && group.iter().all(|it| it.text == candidate.text)
         };
         match groups.iter().position(fits) {
             Some(position) => {
@@ -83,25 +83,34 @@ pub(super) fn horizontal(plan: &mut Plan, rules: &Rules, request: &Request<'_>) 
             None => groups.push(vec![candidate]),
         }
     }
-    let made = |group: &Vec<Candidate>| {
-        let first = group.first()?;
-        let places = match first.text {
-            Some(_) => MAX_ARGUMENT_BYTES / first.argument_bytes,
-            None => group.len(),
-        };
-        let kernels = group.iter().map(|it| it.at).collect();
-        (places > 1).then_some(Horizontal { kernels, places })
-    };
-    plan.horizontal = groups.iter().filter_map(made).collect();
+    // A kernel that no cache holds runs alone.
+    groups.retain(|group| group.len() > 1 || group[0].live_bytes <= max_live_bytes);
+    plan.horizontal = groups.into_iter().flat_map(launches_of).collect();
 }
 
-/// Forgets the texts that one candidate alone has.
-fn forget_single_texts(candidates: &mut [Candidate]) {
-    let texts: Vec<usize> = candidates.iter().filter_map(|it| it.text).collect();
-    for candidate in candidates {
-        let count = |own: usize| texts.iter().filter(|&&text| text == own).count();
-        candidate.text.take_if(|own| count(*own) == 1);
+/// The launches of a group: one or, where all of it are updates, one for each text that several
+/// updates have.
+fn launches_of(group: Vec<Candidate>) -> Vec<Horizontal> {
+    let mut alike: BTreeMap<usize, Vec<Candidate>> = BTreeMap::new();
+    let mut others = Vec::new();
+    let are_updates = group.iter().all(|it| it.text.is_some());
+    for candidate in group {
+        match candidate.text {
+            Some(text) if are_updates && candidate.is_one_of_several => {
+                alike.entry(text).or_default().push(candidate);
+            }
+            _ => others.push(candidate),
+        }
     }
+    let most = |group: &[Candidate]| MAX_ARGUMENT_BYTES / group[0].argument_bytes;
+    let alike = alike.into_values().map(|group| (most(&group), group));
+    let launches = alike.chain([(others.len(), others)]);
+    let launches = launches.filter(|(places, _)| *places > 1);
+    let launch = |(places, group): (usize, Vec<Candidate>)| Horizontal {
+        kernels: group.iter().map(|it| it.at).collect(),
+        places,
+    };
+    launches.map(launch).collect()
 }
 
 /// Kernels that may be fused, in the order in which they would run alone.
@@ -127,18 +136,30 @@ fn candidates(plan: &Plan, request: &Request<'_>) -> Vec<Candidate> {
                 at,
                 argument_bytes: sub_kernel_bytes(&loops.nest),
                 live_bytes: live_bytes(plan, &loops),
-                text: only_updates(plan, at).then(|| {
-                    let own = text(&loops, request);
-                    let held = texts.iter().position(|text| *text == own);
-                    held.unwrap_or_else(|| {
-                        texts.push(own);
-                        texts.len() - 1
-                    })
-                }),
+                text: only_updates(plan, at).then(|| number(&mut texts, text(&loops, request))),
+                is_one_of_several: false,
             });
         }
     }
+    let mut counts = vec![0; texts.len()];
+    let own = |candidate: &Candidate| candidate.text;
     candidates
+        .iter()
+        .filter_map(own)
+        .for_each(|text| counts[text] += 1);
+    for candidate in &mut candidates {
+        candidate.is_one_of_several = candidate.text.is_some_and(|text| counts[text] > 1);
+    }
+    candidates
+}
+
+/// The number of a value among those that were met: equal values have equal numbers.
+fn number<T: PartialEq>(met: &mut Vec<T>, value: T) -> usize {
+    let held = met.iter().position(|held| *held == value);
+    held.unwrap_or_else(|| {
+        met.push(value);
+        met.len() - 1
+    })
 }
 
 /// The nest of an update, and the properties of its launch that its kernel relies on.
