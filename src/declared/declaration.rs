@@ -41,6 +41,10 @@ pub struct ProblemDeclaration {
     /// Files that commands read, in the order of the manifest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileDeclaration>,
+    /// The model of `kernelbench`; part of the identity of the reference and of the backends that
+    /// are made of it.
+    #[serde(skip)]
+    pub model: Option<PythonDeclaration>,
     /// The right answer.
     pub reference: Reference,
     /// How far from it an output may be.

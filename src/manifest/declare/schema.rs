@@ -36,6 +36,11 @@ pub(in crate::manifest) fn workload() -> Value {
             "inputs": described(named(input), "tensors that are given"),
             "outputs": described(named(output), "tensors that are computed"),
             "files": described(named(string()), "files that commands read"),
+            "kernelbench": described(
+                string(),
+                "a problem of KernelBench, whose `Model` is the reference, relative to the manifest",
+            ),
+            "digests": described(named(string()), "written by runs: what each file was"),
             "check": check(),
             "work": object(
                 json!({
@@ -75,7 +80,8 @@ fn check() -> Value {
     let path = "a file of safetensors with the outputs; parameters may stand in braces";
     let file = json!({ "file": described(string(), path), "digests": digests() });
     let file = object(file, &["file"]);
-    let reference = json!({ "anyOf": [{ "const": "none" }, elementwise, function, peer, file] });
+    let reference =
+        json!({ "anyOf": [one_of(&["none", "model"]), elementwise, function, peer, file] });
     let about =
         "name of a function of inputs, outputs and right outputs, each a dictionary of arrays";
     let judge = object(
@@ -289,6 +295,10 @@ fn function() -> Value {
     json!({
         "python": described(string(), "source in Python, relative to the manifest"),
         "module": described(string(), "module of an installed package, in place of a source"),
+        "kernelbench": described(
+            string(),
+            "`model`, that of the workload, or a file with `ModelNew`, relative to the manifest",
+        ),
         "optional": described(
             json!({ "type": "boolean" }),
             "true where the source may be missing: its rows are `unavailable` then",
