@@ -198,6 +198,10 @@ pub(in crate::manifest) fn backend() -> Value {
             "the phases that it computes; forward where it is not said",
         ),
         "mutates": described(list(string()), "inputs that it overwrites: it gets copies"),
+        "constants": described(
+            named(string()),
+            "variables in __constant__ memory, and the inputs that are copied there",
+        ),
         "scratch": described(named(scratch), "memory of its own"),
         "tune": described(
             named(json!({ "$ref": "#/$defs/axis" })),
