@@ -18,7 +18,9 @@ fn place(manifest: &str) -> Place {
     place
 }
 
-/// A manifest by hand: a wider grid than the file's, a candidate whose constant is tuned.
+/// A manifest by hand: a wider grid than the file's, a candidate whose constant is tuned. Samples
+/// are many: beside other tests calls are slow at times, and one on unseen inputs may not be slower
+/// than all of them.
 const BY_HAND: &str = "\
 schema = 1
 [python]
@@ -43,7 +45,7 @@ grid = { batch = [5, 32], features = 12, scale = 3 }
 [device]
 use = \"cpu\"
 [measure]
-repeats = 3
+repeats = 25
 ";
 
 /// A candidate that goes over the batch in pieces, and checks its constants.
@@ -104,7 +106,7 @@ fn problems_are_imported_and_measured_beside_candidates() {
     ] {
         assert!(manifest.contains(line), "{line}\n{manifest}");
     }
-    let rows_only = ["--case", "rows", "--device=cpu", "--set=measure.repeats=3"];
+    let rows_only = ["--case", "rows", "--device=cpu", "--set=measure.repeats=25"];
     let compiled = "--set=case.rows.backends=[\"rows_eager\", \"rows_by_hand\", \"rows_unscaled\"]";
     let ran = place.sweeper(&[&["run", "all.toml", compiled][..], &rows_only].concat());
     assert_eq!(code(&ran), 4, "{}", text(&ran));
