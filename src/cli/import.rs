@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::exit::Exit;
+use super::import_kernelbench::{BenchArgs, import_kernelbench};
 use super::screen::Screen;
 use crate::files;
 use crate::interchange::{t1, t4};
@@ -21,6 +22,8 @@ pub enum ImportVerb {
     /// Results of Kernel Tuner, KTT or the benchmark hub, in the T4 format: a folder for `report`
     /// and `compare`
     T4(ImportArgs),
+    /// Problems of KernelBench and candidates for them: files of Python, or folders of such
+    Kernelbench(BenchArgs),
 }
 
 /// Arguments of `import`.
@@ -35,7 +38,10 @@ pub struct ImportArgs {
 
 /// Writes a manifest, or the tables of a run.
 pub fn import(verb: &ImportVerb, screen: &Screen) -> Exit {
-    let (ImportVerb::T1(args) | ImportVerb::T4(args)) = verb;
+    let args = match verb {
+        ImportVerb::T1(args) | ImportVerb::T4(args) => args,
+        ImportVerb::Kernelbench(args) => return import_kernelbench(args, screen),
+    };
     let shown = args.file.display();
     let text = match files::read_to_string(&args.file) {
         Ok(text) => text,
@@ -46,7 +52,7 @@ pub fn import(verb: &ImportVerb, screen: &Screen) -> Exit {
     };
     match verb {
         ImportVerb::T1(_) => import_problem(args, &text, screen),
-        ImportVerb::T4(_) => import_results(args, &text, screen),
+        _ => import_results(args, &text, screen),
     }
 }
 
@@ -99,10 +105,15 @@ fn import_problem(args: &ImportArgs, text: &str, screen: &Screen) -> Exit {
             return Exit::Manifest;
         }
     };
+    write_manifest(&path, &manifest, screen)
+}
+
+/// Writes a manifest where there is none, and says so.
+pub(super) fn write_manifest(path: &Path, manifest: &str, screen: &Screen) -> Exit {
     let written = OpenOptions::new()
         .write(true)
         .create_new(true)
-        .open(&path)
+        .open(path)
         .and_then(|mut file| file.write_all(manifest.as_bytes()));
     match written {
         Ok(()) if screen.json => screen.json(&json!({ "wrote": path })),
@@ -120,7 +131,7 @@ fn import_problem(args: &ImportArgs, text: &str, screen: &Screen) -> Exit {
 
 /// The folder of `file` as a manifest at `manifest` names it, with a `/` at its end; empty where it
 /// is the same.
-fn between(manifest: &Path, file: &Path) -> String {
+pub(super) fn between(manifest: &Path, file: &Path) -> String {
     let folder = |path: &Path| {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         path.parent().map_or_else(PathBuf::new, Path::to_owned)

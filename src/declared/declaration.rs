@@ -41,6 +41,10 @@ pub struct ProblemDeclaration {
     /// Files that commands read, in the order of the manifest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileDeclaration>,
+    /// The model of `kernelbench`; part of the identity of the reference and of the backends that
+    /// are made of it.
+    #[serde(skip)]
+    pub model: Option<PythonDeclaration>,
     /// The right answer.
     pub reference: Reference,
     /// How far from it an output may be.
@@ -222,6 +226,10 @@ pub struct KernelsDeclaration {
     /// Memory of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scratch: Vec<ScratchDeclaration>,
+    /// Variables in `__constant__` memory, and the inputs that are copied there before each run,
+    /// untimed. CUDA alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub constants: Vec<(String, String)>,
     /// Macros with expressions of parameters and tuned values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub defines: Vec<(String, String)>,
@@ -551,8 +559,11 @@ impl Implementation {
 }
 
 impl KernelsDeclaration {
-    /// Whether a launch gets the address of a tensor.
+    /// Whether a launch gets the address of a tensor, or a variable its elements.
     fn passes(&self, tensor: &str) -> bool {
+        if self.constants.iter().any(|(_, input)| input == tensor) {
+            return true;
+        }
         let mut args = self.launches.iter().flat_map(|launch| &launch.args);
         args.any(|arg| matches!(arg, ArgDeclaration::Tensor { name, .. } if name == tensor))
     }

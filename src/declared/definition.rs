@@ -13,7 +13,7 @@ use super::check::{ExpectedFile, FileReference, Reference, Tolerance};
 use super::declaration::{ProblemDeclaration, TensorDeclaration};
 use super::fill::Filler;
 use super::program::ProblemTensors;
-use super::python::Function;
+use super::python::{Function, real_type};
 use super::reference::{Elementwise, derived_tolerance, given, reference_scope, strides};
 use super::scope::{compile, compile_all, fill_scope, operands, problem_scope, real, reals, size};
 use super::template::Template;
@@ -241,7 +241,15 @@ impl Definition {
             specs.iter().map(typed).collect()
         };
         let (inputs, outputs) = (typed(&sizes.inputs), typed(&sizes.outputs));
-        foreign("the reference", function, sizes, (&inputs, &outputs))
+        let mut call = foreign("the reference", function, sizes, (&inputs, &outputs))?;
+        if function.declaration.model.is_some() {
+            // Weights are rounded as those of the measured models are.
+            let weights = real_type(sizes.outputs.iter().chain(&sizes.inputs));
+            let mut request: serde_json::Value = serde_json::from_str(&call.request).ok()?;
+            request["model"]["weights"] = weights.map(Dtype::name).into();
+            call.request = request.to_string();
+        }
+        Some(call)
     }
 
     /// The call of the judge, if there is one. Tensors are handed over with it.

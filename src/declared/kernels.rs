@@ -82,6 +82,8 @@ impl Kernels {
         };
         let is_c = self.declaration.language == DeclaredLanguage::C;
         let mut distinct = names.to_vec();
+        let constants = self.declaration.constants.iter();
+        distinct.extend(constants.map(|(name, _)| address_of(name)));
         distinct.sort();
         distinct.dedup();
         Ok(KernelSource {
@@ -103,6 +105,11 @@ impl Kernels {
             })),
         })
     }
+}
+
+/// The name expression of a variable's address.
+pub(super) fn address_of(variable: &str) -> String {
+    format!("&{variable}")
 }
 
 fn compiled(launch: &LaunchDeclaration, scope: &Scope) -> Result<Launch, String> {

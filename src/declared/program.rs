@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use sweeper_program::workload::{Refusal, TensorSpec};
 use sweeper_program::{
-    Arg, Binding, BufferId, Dtype, Foreign, Geometry, Index, Kernel, Language, Phase, Program,
-    Role, Runner, Scalar, Step, Target, Value, View,
+    Arg, Binding, BufferId, Dtype, Foreign, Geometry, Index, Kernel, KernelId, Language, Phase,
+    Program, Role, Runner, Scalar, Step, Target, Value, View,
 };
 
 use super::backend::{Backend, Compiled};
 use super::command::Command;
 use super::declaration::{DeclaredLanguage, Initial};
-use super::kernels::{Kernels, Launch, LaunchArg};
+use super::kernels::{Kernels, Launch, LaunchArg, address_of};
 use super::python::Function;
 use super::python::declaration::{ArrayLibrary, PythonSource};
 use super::scope::{limits, size};
@@ -251,7 +251,32 @@ impl Maker<'_> {
                 args,
             });
         }
+        self.place_constants(&kernels.declaration.constants);
         Ok(())
+    }
+
+    /// Makes the buffers of variables of the source, if a launch sees them, and the steps that copy
+    /// inputs there.
+    fn place_constants(&mut self, constants: &[(String, String)]) {
+        if self.program.kernels.is_empty() {
+            return;
+        }
+        for (name, input) in constants {
+            let Some(&(from, _)) = self.named.get(input) else {
+                continue;
+            };
+            let (dtype, len) = (
+                self.program.buffers[from.0].dtype,
+                self.program.buffers[from.0].len,
+            );
+            let binding = Binding::Symbol {
+                kernel: KernelId(0),
+                name: address_of(name).into(),
+            };
+            let to = (name.clone(), dtype, len, Role::Workspace, binding);
+            let to = self.program.buffer(to.0, to.1, to.2, to.3, to.4);
+            self.copy(input, to);
+        }
     }
 
     /// Adds the start of a command.

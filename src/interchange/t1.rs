@@ -88,6 +88,8 @@ struct Draft {
     inputs: String,
     outputs: String,
     args: Vec<String>,
+    /// Variables in constant memory, and the inputs that are copied there.
+    constants: Vec<String>,
 }
 
 /// The manifest of a T1 file; `source_folder` leads from the manifest to the kernel's file.
@@ -109,6 +111,7 @@ pub fn manifest(text: &str, source_folder: &str) -> Result<String, String> {
         inputs: String::new(),
         outputs: String::new(),
         args: Vec::new(),
+        constants: Vec::new(),
     };
     for argument in &kernel.arguments {
         draft
@@ -130,6 +133,9 @@ pub fn manifest(text: &str, source_folder: &str) -> Result<String, String> {
         kernel.kernel_name,
         draft.args.join(", ")
     );
+    if !draft.constants.is_empty() {
+        let _ = writeln!(out, "constants = {{ {} }}", draft.constants.join(", "));
+    }
     geometry(&mut out, kernel)?;
     space(&mut out, &file.configuration_space, &tuned);
     options(&mut out, &kernel.compiler_options);
@@ -223,14 +229,22 @@ impl Draft {
                 Ok(())
             }
             "Vector" if argument.mem_type.as_deref() == Some("Constant") => {
-                Err("it lies in constant memory, which a manifest can't fill yet".to_owned())
+                self.vector(argument, "ReadOnly", dtype)?;
+                // No argument: a variable of this name.
+                self.args.pop();
+                let (variable, input) = (&argument.name, name_of(&argument.name));
+                self.constants.push(format!("{variable} = \"{input}\""));
+                Ok(())
             }
-            "Vector" => self.vector(argument, dtype),
+            "Vector" => {
+                let access = argument.access_type.as_deref().unwrap_or("ReadWrite");
+                self.vector(argument, access, dtype)
+            }
             other => Err(format!("memory of type {other} can't be imported")),
         }
     }
 
-    fn vector(&mut self, argument: &Argument, dtype: Dtype) -> Result<(), String> {
+    fn vector(&mut self, argument: &Argument, access: &str, dtype: Dtype) -> Result<(), String> {
         let name = name_of(&argument.name);
         let size = match &argument.size {
             Some(Json::String(text)) => whole(text, &self.names)?,
@@ -243,7 +257,6 @@ impl Draft {
             .output
             .as_ref()
             .is_some_and(|it| !matches!(it, Json::Bool(false)) && it.as_i64() != Some(0));
-        let access = argument.access_type.as_deref().unwrap_or("ReadWrite");
         match access {
             "ReadOnly" => {
                 let doubt = match is_output {
@@ -531,6 +544,16 @@ workload = "points"
     }
 
     #[test]
+    fn what_lies_in_constant_memory_is_no_argument() {
+        let constant = "\"Name\": \"at\", \"MemType\": \"Constant\",";
+        let text = manifest(&FILE.replace("\"Name\": \"at\",", constant), "").unwrap();
+        assert!(text.contains("constants = { at = \"at\" }\n"), "{text}");
+        assert!(text.contains("inputs.at = { dtype"), "{text}");
+        let args = text.lines().find(|line| line.starts_with("args")).unwrap();
+        assert!(!args.contains("\"at\""), "{args}");
+    }
+
+    #[test]
     fn what_can_not_be_imported_is_named() {
         let complaint = |from: &str, to: &str| manifest(&FILE.replace(from, to), "").unwrap_err();
         for (from, to, reason) in [
@@ -555,11 +578,6 @@ workload = "points"
                 "argument `at`: `2 * k`: `k` is not known",
             ),
             ("[1] + [2*i", "[1] + [eval(i)", "`tile`: `[1] + [eval(i)"),
-            (
-                "\"Name\": \"at\",",
-                "\"Name\": \"at\", \"MemType\": \"Constant\",",
-                "argument `at`: it lies in constant memory",
-            ),
             ("ConfigurationSpace", "Space", "no T1 file"),
         ] {
             let found = complaint(from, to);

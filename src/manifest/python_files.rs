@@ -130,6 +130,24 @@ pub fn library_of<'a>(modules: impl Iterator<Item = &'a str> + Clone) -> ArrayLi
     }
 }
 
+/// Whether a module gives a value to a name of its own: in a line that is not indented, left of a
+/// `=`.
+pub fn assigns(text: &str, name: &str) -> bool {
+    let is_target = |target: &str| {
+        let target = target.split(':').next().unwrap_or_default();
+        let words = target.split(|c: char| c != '_' && !c.is_alphanumeric());
+        !target.contains('(') && words.into_iter().any(|word| word == name)
+    };
+    let mut lines = text.lines();
+    lines.any(|line| {
+        let is_open = line.starts_with(|c: char| c == '_' || c.is_alphabetic());
+        // The last part of a line of several `=` is the value.
+        let mut parts: Vec<&str> = line.split('=').collect();
+        parts.pop();
+        is_open && parts.into_iter().any(is_target)
+    })
+}
+
 fn read(path: &Path) -> Result<String, String> {
     let bytes = files::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     String::from_utf8(bytes).map_err(|_| format!("{} is not UTF-8 text", path.display()))
@@ -199,6 +217,18 @@ fn resolved(module: &str, package: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn constants_of_a_module_are_found() {
+        let text = "N = 2048 * 2\nheight = width = 256\nd, h = 3, 4  # k = 5\nscale: float = 2.0\n\
+                    def f(a=1):\n    inner = 2\nprint(end=N)\n";
+        for name in ["N", "height", "width", "d", "h", "scale"] {
+            assert!(assigns(text, name), "{name}");
+        }
+        for name in ["a", "inner", "end", "f", "float", "n"] {
+            assert!(!assigns(text, name), "{name}");
+        }
+    }
 
     #[test]
     fn modules_of_the_user_are_found_and_others_left() {

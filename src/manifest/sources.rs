@@ -176,8 +176,10 @@ impl Sources {
         let folders: Vec<PathBuf> = folders.collect();
         let functions = ["reference", "judge"].into_iter();
         let functions = functions.flat_map(|key| tables_of_checks(node, key));
-        for table in tables_below(node, "backend").chain(functions) {
-            let file = table.get("python");
+        let tables = ["backend", "workload"].into_iter();
+        let tables = tables.flat_map(|key| tables_below(node, key));
+        for table in tables.chain(functions) {
+            let file = table.get("python").or_else(|| table.get("kernelbench"));
             let Some(text) = file.and_then(|entry| entry.value.text()) else {
                 continue;
             };

@@ -248,7 +248,7 @@ impl Names {
                         buffer.name = name.into();
                     }
                 }
-                Binding::Scratch => {}
+                Binding::Scratch | Binding::Symbol { .. } => {}
             }
         }
         program

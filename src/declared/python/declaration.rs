@@ -33,6 +33,21 @@ pub struct PythonDeclaration {
     /// Its results may differ from run to run by rounding: sums in an order of chance.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_fickle: bool,
+    /// How a model of PyTorch is made, whose class `entry` is; none where `entry` is a function.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelDeclaration>,
+}
+
+/// A class of models in the form of KernelBench.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelDeclaration {
+    /// The source of the problem, which has `Model` and `get_init_inputs`; the function's own
+    /// where none is said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problem: Vec<PythonFile>,
+    /// Parameters of the problem that are constants of the sources.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub constants: Vec<String>,
 }
 
 /// An interpreter, and where it looks for modules.
@@ -173,6 +188,12 @@ impl PythonDeclaration {
     pub fn without_place(&self) -> Self {
         let mut other = self.clone();
         other.place = InterpreterPlace::default();
+        if let Some(model) = &mut other.model {
+            model
+                .problem
+                .iter_mut()
+                .for_each(|file| file.folder.clear());
+        }
         match &mut other.source {
             PythonSource::Files { files, .. } => {
                 files.iter_mut().for_each(|file| file.folder.clear());

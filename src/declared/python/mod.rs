@@ -4,13 +4,13 @@ pub mod declaration;
 
 use serde_json::{Value as Json, json};
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Phase, Value};
+use sweeper_program::{Dtype, Phase, Value};
 
 use super::declaration::Initial;
 use super::program::ProblemTensors;
 use super::scope::{compile, compile_all, size};
 use crate::expression::{Expression, Operand, Scope};
-use declaration::{Load, PythonArgument, PythonDeclaration, PythonSource};
+use declaration::{Load, PythonArgument, PythonDeclaration, PythonFile, PythonSource};
 
 /// A function with its expressions compiled.
 #[derive(Debug)]
@@ -82,7 +82,8 @@ impl Function {
         let kwargs = self.kwargs.iter();
         let kwargs = kwargs.map(|(name, held)| Ok(json!([name, known.argument(held)?])));
         let mut kwargs: Vec<Json> = kwargs.collect::<Result<_, String>>()?;
-        let tuned = self.tuned.iter();
+        // Those of a model are constants of its source.
+        let tuned = self.tuned.iter().filter(|_| declared.model.is_none());
         kwargs.extend(tuned.map(|(slot, name)| json!([name, { "value": plain(&slots[*slot]) }])));
         let outputs = tensors
             .outputs
@@ -103,6 +104,7 @@ impl Function {
             "outputs": outputs,
             "mutates": mutates,
             "phase": tensors.phase.name(),
+            "model": self.model(tensors, slots),
             "torch_compile": declared.torch_compile,
             "autograd": match tensors.phase {
                 Phase::Forward => &None,
@@ -113,26 +115,51 @@ impl Function {
     }
 
     fn source(&self) -> Json {
-        let place = &self.declaration.place;
         match &self.declaration.source {
             PythonSource::Module(name) => json!({ "module": name }),
             PythonSource::Missing(_) => Json::Null,
-            PythonSource::Files { files, load } => {
-                let files = files.iter().map(|file| {
-                    let folder = match file.folder.as_str() {
-                        "" => &place.folder,
-                        folder => folder,
-                    };
-                    let path = format!("{folder}/{}", file.name);
-                    json!({ "module": file.module, "path": path, "text": file.text })
-                });
-                let load = match load {
-                    Load::All => "all",
-                    Load::Definitions => "definitions",
-                };
-                json!({ "files": files.collect::<Vec<_>>(), "load": load })
-            }
+            PythonSource::Files { files, load } => self.files(files, *load),
         }
+    }
+
+    fn files(&self, files: &[PythonFile], load: Load) -> Json {
+        let place = &self.declaration.place;
+        let files = files.iter().map(|file| {
+            let folder = match file.folder.as_str() {
+                "" => &place.folder,
+                folder => folder,
+            };
+            let path = format!("{folder}/{}", file.name);
+            json!({ "module": file.module, "path": path, "text": file.text })
+        });
+        let load = match load {
+            Load::All => "all",
+            Load::Definitions => "definitions",
+        };
+        json!({ "files": files.collect::<Vec<_>>(), "load": load })
+    }
+
+    /// How its model is made, if it is one: constants of the sources have values, weights and
+    /// results a type.
+    fn model(&self, tensors: &ProblemTensors<'_>, slots: &[Operand<'_>]) -> Json {
+        let Some(model) = &self.declaration.model else {
+            return Json::Null;
+        };
+        let constants = model.constants.iter().zip(slots);
+        let constants = constants.map(|(name, value)| (name.clone(), plain(value)));
+        let tuned = self.tuned.iter();
+        let tuned = tuned.map(|(slot, name)| (name.clone(), plain(&slots[*slot])));
+        let dtype = real_type(tensors.outputs.iter().chain(tensors.inputs));
+        json!({
+            "problem": match model.problem.as_slice() {
+                [] => self.source(),
+                files => self.files(files, Load::All),
+            },
+            "constants": constants.collect::<serde_json::Map<_, _>>(),
+            "tuned": tuned.collect::<serde_json::Map<_, _>>(),
+            "dtype": dtype.map(Dtype::name),
+            "weights": dtype.map(Dtype::name),
+        })
     }
 
     /// An output of the problem in this phase.
@@ -260,6 +287,12 @@ impl Known<'_> {
         }
         Ok(json!({ "tensor": name, "shape": extents }))
     }
+}
+
+/// The type of the first tensor of real numbers.
+pub(super) fn real_type<'t>(specs: impl IntoIterator<Item = &'t TensorSpec>) -> Option<Dtype> {
+    let mut types = specs.into_iter().map(|spec| spec.dtype);
+    types.find(|dtype| dtype.is_real())
 }
 
 fn plain(value: &Operand<'_>) -> Json {

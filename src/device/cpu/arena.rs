@@ -12,7 +12,8 @@ pub const ALIGNMENT: usize = 64;
 
 /// Where the buffers of a program lie.
 pub struct Layout {
-    /// Offset of each buffer in bytes; `None` for given ones, which lie elsewhere.
+    /// Offset of each buffer in bytes; `None` for given ones and variables of kernels, which lie
+    /// elsewhere.
     pub offsets: Vec<Option<usize>>,
     /// Bytes in all.
     pub bytes: usize,
@@ -31,7 +32,7 @@ impl Layout {
             .buffers
             .iter()
             .map(|buffer| match buffer.binding {
-                Binding::Given | Binding::Updated { .. } => None,
+                Binding::Given | Binding::Updated { .. } | Binding::Symbol { .. } => None,
                 Binding::Result | Binding::Scratch => Some(place(buffer.size_bytes() as usize)),
             })
             .collect();

@@ -7,11 +7,13 @@
 //! [`compiler`] calls NVRTC, which needs no GPU; [`calls`] makes a launch a call of a kernel or of
 //! one of NVIDIA's [`libraries`]. This file keeps the books.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Kernel, KernelId, Program, Target, Tensors};
+use sweeper_program::{Binding, Kernel, KernelId, Program, Target, Tensors};
 
 use super::cpu::arena::{Layout, tensor_of};
 use super::cpu::run::check_writes_are_exclusive;
@@ -85,6 +87,8 @@ struct Loaded {
     program: Program,
     /// One for each kernel.
     functions: Vec<Callable>,
+    /// Addresses of variables of kernels that it writes, by their names.
+    symbols: BTreeMap<Cow<'static, str>, u64>,
     /// Where each buffer that is not given lies in the arena.
     layout: Layout,
     /// Launches of one iteration.
@@ -202,6 +206,27 @@ impl Cuda {
         Ok(functions)
     }
 
+    /// The addresses of the variables that a program writes, by their name expressions.
+    fn symbols(
+        &mut self,
+        program: &Program,
+        artifacts: &[Artifact],
+    ) -> Result<BTreeMap<Cow<'static, str>, u64>, Fault> {
+        let positions = program.source_positions();
+        let mut found = BTreeMap::new();
+        for buffer in &program.buffers {
+            let Binding::Symbol { kernel, name } = &buffer.binding else {
+                continue;
+            };
+            let artifact = positions[kernel.0].and_then(|position| artifacts.get(position));
+            let artifact =
+                artifact.ok_or_else(|| Fault::refused(format!("`{name}` was not compiled")))?;
+            let address = self.modules.variable(artifact, name, buffer.size_bytes())?;
+            found.insert(name.clone(), address);
+        }
+        Ok(found)
+    }
+
     /// The address of each buffer of a program.
     fn addresses(&self, loaded: &Loaded) -> Vec<u64> {
         let arena = self.arena.as_ref().map_or(0, Allocation::address);
@@ -209,7 +234,10 @@ impl Cuda {
         buffers
             .map(|(buffer, offset)| match offset {
                 Some(offset) => arena + *offset as u64,
-                None => self.inputs.get(&buffer.name).map_or(0, Allocation::address),
+                None => match &buffer.binding {
+                    Binding::Symbol { name, .. } => loaded.symbols.get(name).copied().unwrap_or(0),
+                    _ => self.inputs.get(&buffer.name).map_or(0, Allocation::address),
+                },
             })
             .collect()
     }
@@ -307,9 +335,9 @@ impl Device for Cuda {
         let functions = self.functions(&program, job.artifacts);
         let functions = functions.and_then(|functions| {
             run::check_launches(&program, &functions)?;
-            Ok(functions)
+            Ok((functions, self.symbols(&program, job.artifacts)?))
         });
-        let functions = functions.map_err(|fault| self.means(fault, layout.bytes))?;
+        let (functions, symbols) = functions.map_err(|fault| self.means(fault, layout.bytes))?;
         self.fit_arena(layout.bytes)?;
         let together = self.inputs.bring_together(&program, &self.pool);
         together.map_err(|fault| self.means(fault, layout.bytes))?;
@@ -319,6 +347,7 @@ impl Device for Cuda {
             launches: program.totals().launches,
             program,
             functions,
+            symbols,
             layout,
             gated: false,
             as_graph: false,

@@ -107,19 +107,54 @@ impl Modules {
     /// If the bytes are no cubin for this device, lack the function, or it takes other arguments
     /// than cells.
     pub fn function(&mut self, artifact: &Artifact, name: &str) -> Result<Function, Fault> {
-        let module = match self.loaded.get(&artifact.key) {
-            Some(&module) => module,
-            None => {
-                let start = Instant::now();
-                let module = Module {
-                    handle: load(artifact)?,
-                    load_ns: start.elapsed().as_nanos() as u64,
-                };
-                self.loaded.insert(artifact.key.clone(), module);
-                module
-            }
-        };
+        let module = self.module(artifact)?;
         Function::of_module(module.handle, artifact.symbol(name))
+    }
+
+    /// The address of a variable of an artifact, by the name expression that was asked for, which
+    /// has to hold so many bytes.
+    ///
+    /// # Errors
+    /// As [`Modules::function`]; a variable that is not there, or is smaller.
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    pub fn variable(&mut self, artifact: &Artifact, name: &str, bytes: u64) -> Result<u64, Fault> {
+        let module = self.module(artifact)?;
+        let shown = name.trim_start_matches('&');
+        let symbol = CString::new(artifact.symbol(name).trim_start_matches('&'))
+            .map_err(|_| Fault::refused(format!("`{shown}` is no name of a variable")))?;
+        let (mut address, mut size) = (0, 0);
+        // SAFETY: the module stays loaded; the text ends with a zero; both pointers are to numbers
+        // of the right type.
+        unsafe {
+            sys::cuModuleGetGlobal_v2(
+                &raw mut address,
+                &raw mut size,
+                module.handle,
+                symbol.as_ptr(),
+            )
+        }
+        .result()
+        .during(&format!("looking for the variable `{shown}`"))?;
+        if (size as u64) < bytes {
+            return Err(Fault::refused(format!(
+                "`{shown}` has {size} bytes, and the tensor that is copied there {bytes}"
+            )));
+        }
+        Ok(address)
+    }
+
+    /// The module of an artifact, which is loaded at most once.
+    fn module(&mut self, artifact: &Artifact) -> Result<Module, Fault> {
+        if let Some(&module) = self.loaded.get(&artifact.key) {
+            return Ok(module);
+        }
+        let start = Instant::now();
+        let module = Module {
+            handle: load(artifact)?,
+            load_ns: start.elapsed().as_nanos() as u64,
+        };
+        self.loaded.insert(artifact.key.clone(), module);
+        Ok(module)
     }
 }
 

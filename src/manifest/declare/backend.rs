@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use sweeper_program::Value;
 
 use super::command;
+use super::kernelbench::{self, KERNELBENCH};
 use super::kernels;
 use super::problem::tuned;
 use super::python::{self, PythonSettings};
@@ -48,6 +49,9 @@ pub(super) fn backend(
     let has = |key: &str| section.table.get(key).is_some();
     let implementation = if has("command") {
         command::command(cx, section, names, &scope).map(Implementation::Command)
+    } else if has(KERNELBENCH) {
+        let model = kernelbench::backend(cx, section, names, &tune, settings);
+        model.map(Implementation::Python)
     } else if python::SOURCES.iter().any(|key| has(key)) {
         let function = python::python(cx, section, names, &scope, settings);
         function.map(Implementation::Python)

@@ -52,6 +52,10 @@ pub(super) fn kernels(
     tensors.extend(scratch.iter().map(|scratch| scratch.tensor.name.clone()));
     let defines = section.take(cx, "defines");
     let defines = defines.map_or_else(Vec::new, |node| defines_of(cx, node, scope));
+    let constants = section.take(cx, "constants");
+    let constants = constants.map_or_else(Vec::new, |node| {
+        constants_of(cx, node, names, source::language(section))
+    });
     let mut options = texts(cx, section, "options");
     let libraries = texts(cx, section, "libs");
     let reader = Reader {
@@ -69,10 +73,44 @@ pub(super) fn kernels(
         files: source.files,
         launches: launches?,
         scratch,
+        constants,
         defines,
         options,
         libraries,
     })
+}
+
+/// Variables of the source, and the inputs that are copied there.
+fn constants_of(
+    cx: &mut Context<'_>,
+    node: &Node,
+    names: &Names,
+    language: DeclaredLanguage,
+) -> Vec<(String, String)> {
+    if language == DeclaredLanguage::C {
+        let message = "`constants` is for CUDA; a function in C gets its tensors as arguments";
+        cx.report(Code::Conflict, node.at, message);
+        return Vec::new();
+    }
+    let Some(section) = cx.section(node, "constants") else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for entry in &section.table.entries {
+        let is_name = |c: char| c == '_' || c == ':' || c.is_ascii_alphanumeric();
+        if !entry.key.chars().all(is_name) || entry.key.is_empty() {
+            let message = format!("`{}` is no variable of CUDA", entry.key);
+            cx.report(Code::Name, entry.key_at, message);
+        } else if let Some(input) = cx.text(&entry.value, &entry.key) {
+            if names.inputs.contains(&input) {
+                found.push((entry.key.clone(), input));
+            } else {
+                let known = names.inputs.iter().map(String::as_str);
+                cx.unknown_word(entry.value.at, &entry.key, &input, known);
+            }
+        }
+    }
+    found
 }
 
 fn scratch_of(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Vec<ScratchDeclaration> {

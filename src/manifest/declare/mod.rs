@@ -10,6 +10,7 @@ mod source;
 mod kernels;
 mod command;
 mod python;
+mod kernelbench;
 mod backend;
 mod render;
 pub(super) mod schema;
@@ -27,6 +28,7 @@ use super::wire;
 use crate::declared::Declared;
 use crate::declared::declaration::{Declaration, FileDeclaration, ProblemDeclaration};
 use crate::declared::pieces;
+use crate::declared::python::declaration::PythonDeclaration;
 use crate::expression::{Expression, Kind, Scope, Tree};
 
 use python::PythonSettings;
@@ -186,6 +188,8 @@ struct Names {
     outputs: Vec<String>,
     /// Files that commands read.
     files: Vec<FileDeclaration>,
+    /// The model of `kernelbench`.
+    model: Option<PythonDeclaration>,
     backends: Vec<&'static str>,
     phases: &'static [Phase],
     /// Why no backend may multiply the workload's tolerances, and what to do.
@@ -200,6 +204,7 @@ impl Names {
             inputs: Vec::new(),
             outputs: Vec::new(),
             files: Vec::new(),
+            model: None,
             backends: Vec::new(),
             phases: &[],
             without_factor: None,
@@ -219,6 +224,7 @@ impl Names {
             inputs: names(info.inputs),
             outputs: names(info.outputs),
             files: Vec::new(),
+            model: None,
             phases: info.phases,
             without_factor: None,
             backends: backends
@@ -238,6 +244,7 @@ impl Names {
             inputs: inputs.collect(),
             outputs: outputs.collect(),
             files: problem.files.clone(),
+            model: problem.model.clone(),
             phases: &[Phase::Forward],
             backends: Vec::new(),
             without_factor: check::without_factor(problem),

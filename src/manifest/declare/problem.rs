@@ -4,6 +4,7 @@ use sweeper_program::workload::ParameterInfo;
 use sweeper_program::{Dtype, Value};
 
 use super::check::check;
+use super::kernelbench::{self, KERNELBENCH};
 use super::python::PythonSettings;
 use super::{NUMBER, WHOLE, expression};
 use crate::declared::check::{Reference, Tolerance};
@@ -47,6 +48,7 @@ pub(super) fn problem(
         inputs: Vec::new(),
         outputs: Vec::new(),
         files: Vec::new(),
+        model: None,
         reference: Reference::None,
         tolerance: Tolerance::Derived,
         judge: None,
@@ -60,10 +62,15 @@ pub(super) fn problem(
     let files = section.take(cx, "files");
     problem.files = files.map_or_else(Vec::new, |node| entries(cx, node, "files", file));
     // Commands have no tensors: their results are files, which each backend checks by itself.
-    let has_tensors = ["inputs", "outputs", "check"]
+    let has_tensors = ["inputs", "outputs", "check", KERNELBENCH]
         .iter()
         .any(|key| section.table.get(key).is_some());
-    if has_tensors && let Some(node) = section.need(cx, "outputs") {
+    let outputs = match section.table.get(KERNELBENCH) {
+        Some(_) => kernelbench::outputs(cx, &mut section),
+        None if has_tensors => section.need(cx, "outputs"),
+        None => None,
+    };
+    if let Some(node) = outputs {
         let inputs: Vec<String> = problem
             .inputs
             .iter()
@@ -76,11 +83,31 @@ pub(super) fn problem(
     if let Some(node) = section.take(cx, "work") {
         work(cx, node, &mut problem, &problem_scope(infos));
     }
-    if has_tensors && let Some(node) = section.need(cx, "check") {
-        check(cx, node, &mut problem, infos, settings);
-    }
+    right_answer(cx, &mut section, &mut problem, has_tensors, settings);
     section.finish(cx, &[]);
     Some(problem)
+}
+
+/// Reads the model of a problem and how outputs are judged.
+fn right_answer(
+    cx: &mut Context<'_>,
+    section: &mut Section<'_>,
+    problem: &mut ProblemDeclaration,
+    has_tensors: bool,
+    settings: &PythonSettings,
+) {
+    let has_model = kernelbench::model(cx, section, problem, settings);
+    let checked = match has_model {
+        // Its model is the reference where none is said.
+        true => section.take(cx, "check"),
+        false if has_tensors => section.need(cx, "check"),
+        false => None,
+    };
+    match (checked, &problem.model) {
+        (Some(node), _) => check(cx, node, problem, parameters(problem), settings),
+        (None, Some(model)) => problem.reference = Reference::Python(Box::new(model.clone())),
+        (None, None) => {}
+    }
 }
 
 /// A file that commands read.

@@ -36,7 +36,7 @@ pub(super) struct PythonSettings {
 }
 
 impl PythonSettings {
-    fn place(&self) -> InterpreterPlace {
+    pub(super) fn place(&self) -> InterpreterPlace {
         let folders = self.folders.iter();
         InterpreterPlace {
             exe: self.exe.clone(),
@@ -127,6 +127,7 @@ pub(super) fn python(
             None => None,
         },
         is_fickle: deterministic == Some(Some(false)),
+        model: None,
     };
     is_sound(cx, section, names, &declaration).then_some(declaration)
 }
@@ -159,11 +160,12 @@ pub(super) fn host_function(
         torch_compile: None,
         autograd: None,
         is_fickle: false,
+        model: None,
     })
 }
 
 /// The files of the source that `node` names, which are those of the run if this is a run's.
-fn verified(
+pub(super) fn verified(
     cx: &mut Context<'_>,
     section: &mut Section<'_>,
     node: &Node,
@@ -214,7 +216,7 @@ fn is_sound(
     true
 }
 
-fn entry_of(cx: &mut Context<'_>, node: &Node) -> Option<String> {
+pub(super) fn entry_of(cx: &mut Context<'_>, node: &Node) -> Option<String> {
     let text = cx.text(node, "entry")?;
     let is_name = |part: &str| {
         let mut letters = part.chars();
@@ -246,7 +248,7 @@ fn arrays_of(cx: &mut Context<'_>, node: &Node) -> Option<ArrayLibrary> {
 }
 
 /// Options of `torch.compile`.
-fn options(cx: &mut Context<'_>, node: &Node) -> Option<BTreeMap<String, Value>> {
+pub(super) fn options(cx: &mut Context<'_>, node: &Node) -> Option<BTreeMap<String, Value>> {
     let table = cx.section(node, "torch_compile")?.table;
     let option = |entry: &crate::manifest::tree::Entry| {
         let Some(value) = literal(&entry.value) else {
@@ -326,7 +328,7 @@ fn source(
     }
 }
 
-fn text_of(path: &Path) -> String {
+pub(super) fn text_of(path: &Path) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     path.to_string_lossy().into_owned()
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use sweeper_program::Dtype;
 use sweeper_program::workload::{ParameterInfo, Workload as _};
 
+use super::kernelbench;
 use super::python::{PythonSettings, Reader, host_function};
 use super::render::DIGESTS;
 use super::{NUMBER, Names, expression, template_of};
@@ -21,7 +22,7 @@ use crate::tuning::family_of;
 
 /// The forms of a reference.
 const FORMS: &str =
-    "{ expr = ... }, { python = ... }, { backend = ... }, { file = ... } or \"none\"";
+    "{ expr = ... }, { python = ... }, { backend = ... }, { file = ... }, \"model\" or \"none\"";
 
 /// The keys that tell them apart.
 const FORM_KEYS: [&str; 4] = ["expr", "python", "backend", "file"];
@@ -40,6 +41,9 @@ pub(super) fn reference(
 ) -> Option<Reference> {
     if node.text() == Some("none") {
         return Some(Reference::None);
+    }
+    if node.text() == Some(kernelbench::MODEL) {
+        return kernelbench::reference(cx, node, problem);
     }
     if node.table().is_none() {
         cx.wrong_type(node, "reference", FORMS);

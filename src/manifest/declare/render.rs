@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::kernelbench::{KERNELBENCH, MODEL};
 use super::python::PythonSettings;
 use crate::declared::declaration::DeclaredFile;
 use crate::declared::python::declaration::PythonFile;
@@ -35,7 +36,7 @@ pub(super) const DIGESTS: &str = "digests";
 const COPIES: &str = "sources";
 
 /// Keys whose texts are paths.
-const PATHS: [&str; 7] = [
+const PATHS: [&str; 8] = [
     "cuda",
     "c",
     "include",
@@ -43,6 +44,7 @@ const PATHS: [&str; 7] = [
     "files",
     "python",
     "path",
+    KERNELBENCH,
 ];
 
 /// The table of a backend.
@@ -72,10 +74,13 @@ pub(super) fn workload(
         in_run.push((key, keys));
         copies.extend(files);
     }
+    let own = python_copies(cx, entry, settings);
+    let (mut of_run, own) = own.unwrap_or_default();
+    copies.extend(own);
     let Some(node) = check_of(entry) else {
-        return rendered(cx, &path, entry, (Vec::new(), copies));
+        return rendered(cx, &path, entry, (of_run, copies));
     };
-    let of_run = vec![("check", check(cx, node, &in_run))];
+    of_run.push(("check", check(cx, node, &in_run)));
     let mut table = rendered(cx, &path, entry, (of_run, copies));
     set(&mut table.keys, "check", check(cx, node, &[]));
     table
@@ -133,7 +138,8 @@ fn part_of_check(
     };
     if let Some(source) = part.get("python") {
         let folder = format!("{}.{key}", entry.key);
-        return copies_of_function(cx, &source.value, &folder, settings).unwrap_or_default();
+        let source = ("python", &source.value);
+        return copies_of_function(cx, source, &folder, settings).unwrap_or_default();
     }
     let digests = part.get("file").and_then(|file| {
         let path = cx.path(&file.value, "file")?;
@@ -171,7 +177,8 @@ fn rendered(
     let table = entry.value.table();
     let keys = table.map_or(&[][..], |table| &table.entries);
     let keys = keys.iter().map(|entry| {
-        let is_path = PATHS.contains(&entry.key.as_str());
+        let is_word = entry.key == KERNELBENCH && entry.value.text() == Some(MODEL);
+        let is_path = PATHS.contains(&entry.key.as_str()) && !is_word;
         (entry.key.clone(), value(cx, &entry.value, is_path))
     });
     let mut keys: Vec<(String, String)> = keys.collect();
@@ -263,15 +270,19 @@ fn python_copies(
     entry: &Entry,
     settings: &PythonSettings,
 ) -> Option<(Keys, Vec<DeclaredFile>)> {
-    let node = &entry.value.table()?.get("python")?.value;
-    copies_of_function(cx, node, &entry.key, settings)
+    let table = entry.value.table()?;
+    let (key, entry_of_key) = ["python", KERNELBENCH]
+        .into_iter()
+        .find_map(|key| Some((key, table.get(key)?)))?;
+    let node = &entry_of_key.value;
+    copies_of_function(cx, (key, node), &entry.key, settings)
 }
 
 /// The copies of the source that `node` names in a folder of this name, and the keys that name
 /// them.
 fn copies_of_function(
     cx: &mut Context<'_>,
-    node: &Node,
+    (key, node): (&'static str, &Node),
     folder: &str,
     settings: &PythonSettings,
 ) -> Option<(Keys, Vec<DeclaredFile>)> {
@@ -281,7 +292,7 @@ fn copies_of_function(
     let below = |name: &str| format!("{COPIES}/{folder}/{name}");
     let name = files.first().map_or("", |file| &file.name);
     let keys = vec![
-        ("python", print::value(&Value::from(below(name).as_str()))),
+        (key, print::value(&Value::from(below(name).as_str()))),
         (DIGESTS, digests_of(&files)),
     ];
     let copy = |file: DeclaredFile| DeclaredFile {

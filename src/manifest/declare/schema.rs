@@ -36,6 +36,11 @@ pub(in crate::manifest) fn workload() -> Value {
             "inputs": described(named(input), "tensors that are given"),
             "outputs": described(named(output), "tensors that are computed"),
             "files": described(named(string()), "files that commands read"),
+            "kernelbench": described(
+                string(),
+                "a problem of KernelBench, whose `Model` is the reference, relative to the manifest",
+            ),
+            "digests": described(named(string()), "written by runs: what each file was"),
             "check": check(),
             "work": object(
                 json!({
@@ -75,7 +80,8 @@ fn check() -> Value {
     let path = "a file of safetensors with the outputs; parameters may stand in braces";
     let file = json!({ "file": described(string(), path), "digests": digests() });
     let file = object(file, &["file"]);
-    let reference = json!({ "anyOf": [{ "const": "none" }, elementwise, function, peer, file] });
+    let reference =
+        json!({ "anyOf": [one_of(&["none", "model"]), elementwise, function, peer, file] });
     let about =
         "name of a function of inputs, outputs and right outputs, each a dictionary of arrays";
     let judge = object(
@@ -164,14 +170,6 @@ pub(in crate::manifest) fn definitions() -> [(&'static str, Value); 1] {
 
 /// The schema of `[backend.Y]`.
 pub(in crate::manifest) fn backend() -> Value {
-    let scratch = object(
-        json!({
-            "dtype": dtype(),
-            "shape": shape(),
-            "init": { "type": "number" },
-        }),
-        &["shape"],
-    );
     let rule = object(
         json!({ "that": expression(), "reason": string() }),
         &["that"],
@@ -180,19 +178,12 @@ pub(in crate::manifest) fn backend() -> Value {
         "workload": described(string(), "the problem that it computes"),
         "like": described(string(), "a backend of the manifest that has all other keys"),
         "about": described(string(), "one line for people"),
-        "cuda": described(string(), "source for NVRTC, relative to the manifest"),
-        "c": described(string(), "source for the C compiler, relative to the manifest"),
-        "include": described(list(string()), "folders of includes"),
         "digests": described(named(string()), "written by runs: what each file was"),
-        "options": described(list(string()), "options of the compiler"),
-        "libs": described(list(string()), "libraries to link, such as `m`"),
-        "defines": described(named(expression()), "macros, from expressions"),
         "phases": described(
             list(string()),
             "the phases that it computes; forward where it is not said",
         ),
         "mutates": described(list(string()), "inputs that it overwrites: it gets copies"),
-        "scratch": described(named(scratch), "memory of its own"),
         "tune": described(
             named(json!({ "$ref": "#/$defs/axis" })),
             "values that change the implementation and not the problem",
@@ -213,9 +204,8 @@ pub(in crate::manifest) fn backend() -> Value {
             list(json!({ "anyOf": [string(), rule] })),
             "what must hold for a configuration to be measured",
         ),
-        "launch": described(list(object(launch(), &["entry", "args"])), "several launches"),
     });
-    for part in [launch(), command(), function()] {
+    for part in [kernels(), launch(), command(), function()] {
         if let (Value::Object(backend), Value::Object(part)) = (&mut backend, part) {
             backend.extend(part);
         }
@@ -224,6 +214,32 @@ pub(in crate::manifest) fn backend() -> Value {
     // A backend that is like another has the other's workload.
     backend["anyOf"] = json!([{ "required": ["workload"] }, { "required": ["like"] }]);
     backend
+}
+
+/// The keys of a backend that is a source, beside those of a launch.
+fn kernels() -> Value {
+    let scratch = object(
+        json!({
+            "dtype": dtype(),
+            "shape": shape(),
+            "init": { "type": "number" },
+        }),
+        &["shape"],
+    );
+    json!({
+        "cuda": described(string(), "source for NVRTC, relative to the manifest"),
+        "c": described(string(), "source for the C compiler, relative to the manifest"),
+        "include": described(list(string()), "folders of includes"),
+        "options": described(list(string()), "options of the compiler"),
+        "libs": described(list(string()), "libraries to link, such as `m`"),
+        "defines": described(named(expression()), "macros, from expressions"),
+        "constants": described(
+            named(string()),
+            "variables in __constant__ memory, and the inputs that are copied there",
+        ),
+        "scratch": described(named(scratch), "memory of its own"),
+        "launch": described(list(object(launch(), &["entry", "args"])), "several launches"),
+    })
 }
 
 /// The keys of a backend that is a program.
@@ -289,6 +305,10 @@ fn function() -> Value {
     json!({
         "python": described(string(), "source in Python, relative to the manifest"),
         "module": described(string(), "module of an installed package, in place of a source"),
+        "kernelbench": described(
+            string(),
+            "`model`, that of the workload, or a file with `ModelNew`, relative to the manifest",
+        ),
         "optional": described(
             json!({ "type": "boolean" }),
             "true where the source may be missing: its rows are `unavailable` then",

@@ -18,6 +18,7 @@ use crate::support::resolve;
 mod adversaries;
 mod checks;
 mod commands;
+mod constants;
 mod definition;
 mod edited;
 mod racing;

@@ -8,6 +8,7 @@ use crate::support::has_package;
 
 mod identity;
 mod judge;
+mod kernelbench;
 mod parity;
 mod reference;
 mod torch;

@@ -12,7 +12,8 @@ use sweeper::device::cpu::arena::tensor_of;
 use sweeper::device::cpu::run::check_writes_are_exclusive;
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{
-    Arg, Dtype, Kernel, KernelSource, Library, Precision, Program, Scalar, Step, Tensors, View,
+    Arg, Binding, Dtype, Kernel, KernelSource, Library, Precision, Program, Scalar, Step, Tensors,
+    View,
 };
 
 use crate::support::Made;
@@ -181,7 +182,10 @@ fn object(source: &KernelSource, mode: Mode) -> PathBuf {
         let named = source.user.iter().flat_map(|user| &user.names);
         for (number, name) in named.enumerate() {
             let unique = unique(source, name);
-            unit += &format!("SHIM_NAMED({number}, {unique:?}, ({name}));\n");
+            unit += &match name.starts_with('&') {
+                true => format!("SHIM_VARIABLE({number}, {unique:?}, {name});\n"),
+                false => format!("SHIM_NAMED({number}, {unique:?}, ({name}));\n"),
+            };
         }
         if source.user.is_none() {
             for name in kernels(&main, &args) {
@@ -382,6 +386,16 @@ fn encode(program: &Program, inputs: &Tensors) -> Vec<u8> {
     for buffer in &program.buffers {
         encoder.word(buffer.size_bytes());
         encoder.word(u64::from(buffer.result().is_some()));
+        if let Binding::Symbol { kernel, name } = &buffer.binding {
+            encoder.word(2);
+            let Kernel::Compiled(source) = &program.kernels[kernel.0] else {
+                panic!("only sources have variables")
+            };
+            let name = unique(source, name);
+            encoder.word(name.len() as u64);
+            encoder.bytes.extend(name.bytes());
+            continue;
+        }
         let is_given = buffer.is_given();
         encoder.word(u64::from(is_given));
         if is_given {

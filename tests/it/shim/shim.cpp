@@ -42,6 +42,13 @@ static std::map<std::string, void (*)(Cells)> &entries() {
 }
 void enter(const char *name, void (*call)(Cells)) { entries()[name] = call; }
 
+using Place = std::pair<void *, uint64_t>;
+static std::map<std::string, Place> &variables() {
+    static std::map<std::string, Place> all;
+    return all;
+}
+void enter_variable(const char *name, void *address, uint64_t bytes) { variables()[name] = {address, bytes}; }
+
 constexpr size_t STACK_BYTES = 256 << 10;
 constexpr int MOST_THREADS = 1024, BARRIERS = 16, WARPS = MOST_THREADS / 32;
 
@@ -559,7 +566,16 @@ static int run(const char *program, const char *results) {
         buffer.memory = (char *)std::malloc(buffer.bytes);  // its end is the end of what is allowed
 #endif
         std::memset(buffer.memory, 0xff, buffer.bytes);
-        if (in.word() == 1) in.bytes(buffer.memory, buffer.bytes);
+        const uint64_t kind = in.word();
+        if (kind == 1) in.bytes(buffer.memory, buffer.bytes);
+        if (kind == 2) {
+            std::string name(in.word(), ' ');
+            in.bytes(&name[0], name.size());
+            const auto found = variables().find(name);
+            if (found == variables().end()) fail("no such variable");
+            if (found->second.second < buffer.bytes) fail("a variable is smaller than its tensor");
+            buffer.memory = (char *)found->second.first;
+        }
     }
     for (uint64_t lists = in.word(); lists > 0; lists--) bring_together(buffers, in);
     for (uint64_t steps = in.word(); steps > 0; steps--) step(buffers, in);

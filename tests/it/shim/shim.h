@@ -24,6 +24,7 @@ double rint(double) noexcept, sin(double) noexcept, sqrt(double) noexcept, tanh(
 
 #define __global__
 #define __device__
+#define __constant__
 #define DEVICE static inline
 #define DEVICE_APART static
 #define METHOD inline
@@ -109,6 +110,10 @@ template <class... A> void call(void (*kernel)(A...), Cells cells) {
 struct Entry {
     Entry(const char *name, void (*call)(Cells)) { enter(name, call); }
 };
+void enter_variable(const char *name, void *address, uint64_t bytes);
+struct Variable {
+    Variable(const char *name, void *address, uint64_t bytes) { enter_variable(name, address, bytes); }
+};
 }  // namespace shim
 
 // A kernel by a name that no kernel of another source or of other macros has.
@@ -116,6 +121,9 @@ struct Entry {
 
 // The same for a C++ name expression of a user's source, such as `add<float, 256>`.
 #define SHIM_NAMED(number, unique, ...) static shim::Entry named_##number(unique, [](shim::Cells cells) { shim::call(__VA_ARGS__, cells); })
+
+// A variable of a user's source that a program writes, by the expression of its address.
+#define SHIM_VARIABLE(number, unique, address) static shim::Variable variable_##number(unique, (void *)(address), sizeof *(address));
 
 #define threadIdx shim::thread
 #define blockIdx shim::block

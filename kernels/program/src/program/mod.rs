@@ -97,6 +97,15 @@ pub enum Binding {
     Result,
     /// The program's own; its contents before the program runs are undefined.
     Scratch,
+    /// A variable of a kernel's source, such as an array in `__constant__` memory. The prologue
+    /// copies a tensor there before each run, untimed. GPUs alone have such.
+    Symbol {
+        /// The kernel; all functions of its source see the variable.
+        kernel: KernelId,
+        /// The C++ name expression of its address, such as `&filter`, one of those that the source
+        /// is asked for.
+        name: Cow<'static, str>,
+    },
 }
 
 /// A stretch of device memory.
@@ -125,7 +134,7 @@ impl Buffer {
         match &self.binding {
             Binding::Result => Some(&self.name),
             Binding::Updated { result } => Some(result),
-            Binding::Given | Binding::Scratch => None,
+            Binding::Given | Binding::Scratch | Binding::Symbol { .. } => None,
         }
     }
 

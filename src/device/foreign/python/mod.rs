@@ -13,6 +13,7 @@ use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Foreign, Program, Tensors};
 
 use super::ForeignRunner;
+use crate::declared::python::declaration::PythonFile;
 use crate::device::cpu::flush::Flush;
 use crate::device::cpu::identity as processors;
 use crate::device::{DeviceError, DeviceMemory, Preparation, Prepared, Sample, Unseen};
@@ -255,6 +256,27 @@ impl Python {
             status: Status::Error,
             reason: format!("no judgement: {answer}"),
         })
+    }
+
+    /// The tensors of a problem of KernelBench whose source is `files`, the main one first, in
+    /// `folder`. Nothing is computed.
+    ///
+    /// # Errors
+    /// A file that fails, or whose shapes can't be found: why.
+    pub fn examine(
+        &mut self,
+        exe: &str,
+        files: &[PythonFile],
+        folder: &str,
+    ) -> Result<Value, DeviceError> {
+        self.open(exe)?;
+        let texts = files.iter().map(|file| {
+            let path = format!("{folder}/{}", file.name);
+            json!({ "module": file.module, "path": path, "text": file.text })
+        });
+        let source = json!({ "files": texts.collect::<Vec<_>>(), "load": "all" });
+        let what = files.first().map_or("", |file| &file.name);
+        self.ask(&json!({ "do": "examine", "source": source, "path": [], "what": what }))
     }
 
     /// Lets the open interpreter have a program, if it does not have it yet.

@@ -18,7 +18,7 @@ use crate::row::outcome::Status;
 const BOOTSTRAP: &str = include_str!("child/bootstrap.py");
 
 /// The modules, by name.
-const MODULES: [(&str, &str); 15] = [
+const MODULES: [(&str, &str); 17] = [
     ("main", include_str!("child/main.py")),
     ("frames", include_str!("child/frames.py")),
     ("faults", include_str!("child/faults.py")),
@@ -28,6 +28,8 @@ const MODULES: [(&str, &str); 15] = [
     ("program", include_str!("child/program.py")),
     ("autograd", include_str!("child/autograd.py")),
     ("audit", include_str!("child/audit.py")),
+    ("kernelbench", include_str!("child/kernelbench.py")),
+    ("examine", include_str!("child/examine.py")),
     ("judge", include_str!("child/judge.py")),
     ("host_clock", include_str!("child/host_clock.py")),
     ("driver", include_str!("child/driver.py")),

@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 
-from . import audit, faults, judge, tensors
+from . import audit, examine, faults, judge, tensors
 from .arrays import FRAMEWORKS
 from .frames import Frames
 from .program import Program
@@ -130,6 +130,11 @@ class Server:
     def judge(self, request):
         self.files = {held["path"] for held in request["source"].get("files", [])}
         return judge.judge(request)
+
+    def examine(self, request):
+        """The tensors of a problem of KernelBench."""
+        self.files = {held["path"] for held in request["source"]["files"]}
+        return examine.examine(request, self.framework("torch"))
 
     def changed(self, request):
         """Names of a program's inputs that differ from their given values, which they get back."""

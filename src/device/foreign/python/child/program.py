@@ -4,7 +4,7 @@ import contextlib
 import os
 import time
 
-from . import autograd, faults, sources
+from . import autograd, faults, kernelbench, sources
 from .arrays import are_one_shape
 
 
@@ -31,8 +31,11 @@ class Program:
         self.what = request["what"]
         self.files = {held["path"] for held in request["source"].get("files", [])}
         start = time.perf_counter_ns()
-        module = sources.load(request["source"], request["path"])
-        function = sources.entry(module, request["entry"], self.what)
+        if request.get("model") is not None:
+            function = kernelbench.model(request, framework)
+        else:
+            module = sources.load(request["source"], request["path"])
+            function = sources.entry(module, request["entry"], self.what)
         self.import_ns = time.perf_counter_ns() - start
         options = request.get("torch_compile")
         if options is not None:

@@ -51,8 +51,8 @@ def execute(module, path, tree, text):
     exec(compile(tree, path, "exec"), module.__dict__)
 
 
-def load(source, search):
-    """The module that a backend's source is."""
+def load(source, search, constants=None):
+    """The module that a backend's source is. Names that it gives values to may have others."""
     for folder in search:
         if folder not in sys.path:
             sys.path.append(folder)
@@ -68,7 +68,10 @@ def load(source, search):
     tree = ast.parse(text, path)
     if source["load"] == "definitions":
         tree = definitions(tree)
-    digest = hashlib.sha256("\0".join([path, source["load"], text]).encode()).hexdigest()
+    if constants:
+        tree = with_constants(tree, constants)
+    identity = [path, source["load"], text, repr(sorted((constants or {}).items()))]
+    digest = hashlib.sha256("\0".join(identity).encode()).hexdigest()
     name = f"{MAIN}_{digest[:16]}"
     if name in sys.modules:
         return sys.modules[name]
@@ -98,6 +101,23 @@ def entry(module, name, what):
     if not callable(held):
         raise faults.Refused("unavailable", f"`{name}` of {what} is no function")
     return held
+
+
+def with_constants(tree, values):
+    """A file in which names have these values from where it gives them others."""
+    body = []
+    for node in tree.body:
+        body.append(node)
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)):
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        stored = [held.id for target in targets for held in ast.walk(target)
+                  if isinstance(held, ast.Name) and isinstance(held.ctx, ast.Store)]
+        for name in stored:
+            if name in values:
+                value = ast.Assign([ast.Name(name, ast.Store())], ast.Constant(values[name]))
+                body.append(ast.fix_missing_locations(ast.copy_location(value, node)))
+    return ast.Module(body=body, type_ignores=[])
 
 
 def definitions(tree):
