@@ -62,6 +62,14 @@ impl Offer {
         }
     }
 
+    /// The offer to a loop that gains so much an iteration already, in nanoseconds.
+    pub(super) fn beyond(self, gained_ns: f64) -> Self {
+        Offer {
+            gain_ns: (self.gain_ns - gained_ns).max(0.0),
+            ..self
+        }
+    }
+
     /// Whether the program is hardly faster by its work.
     pub(super) fn is_worthless(&self, eager_ns: f64) -> bool {
         self.gain_ns < LEAST_SHARE * eager_ns

@@ -8,31 +8,72 @@ use serde::{Deserialize, Serialize};
 use sweeper_cache::{Artifact, Cache, Key, KeyBuilder, Kind, Lookup, Metadata};
 
 use crate::compile::CachePlace;
+use crate::compile::background::Scope;
 use crate::hardware::DeviceIdentity;
+use crate::row::hot_path::HotOutcome;
+use crate::word::Word as _;
 
 /// Version of a key's fields and of an entry's contents.
-const SCHEMA: &str = "sweeper loop 2";
+const SCHEMA: &str = "sweeper loop 3";
 const REFUSED_SCHEMA: &str = "sweeper refused loop 1";
 
 /// Loops that begin with one operation, at most.
 const PLACES: u32 = 8;
 
-/// The decision on a loop. It is made once: another compiler, device or version of the program
-/// asks again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Decision {
-    /// The program is faster: times of an iteration by both, in nanoseconds.
-    Kept { eager_ns: f64, compiled_ns: f64 },
-    /// It is not.
-    Back { eager_ns: f64, compiled_ns: f64 },
+/// The decision on a program of a loop. It is made once: another compiler, device or version of the
+/// program asks again.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Decision {
+    /// What the program compiles.
+    pub(super) scope: Scope,
+    /// It is faster than what ran before.
+    pub(super) is_faster: bool,
+    /// Time of an iteration, operation by operation, in nanoseconds.
+    pub(super) eager_ns: f64,
+    /// Time of an iteration of the program, in nanoseconds.
+    pub(super) compiled_ns: f64,
 }
 
-/// A loop, and the decision.
+impl Decision {
+    /// The word for people.
+    fn word(self) -> &'static str {
+        match (self.scope, self.is_faster) {
+            (Scope::Whole, true) => HotOutcome::Kept.word(),
+            (Scope::Parts, true) => HotOutcome::KeptParts.word(),
+            (_, false) => HotOutcome::Back.word(),
+        }
+    }
+}
+
+/// A loop, and the decision on one of its programs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Remembered {
     /// The loop, as its dispatcher wrote it.
     pub(super) bytes: Vec<u8>,
     pub(super) decision: Decision,
+}
+
+/// The decisions on the programs of one loop.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Decisions {
+    of: [Option<Decision>; 2],
+}
+
+impl Decisions {
+    pub(super) fn get(&self, scope: Scope) -> Option<Decision> {
+        self.of[scope as usize]
+    }
+
+    pub(super) fn add(&mut self, decision: Decision) {
+        self.of[decision.scope as usize] = Some(decision);
+    }
+
+    /// The program that is to run: the whole one where it is faster, else that of parts.
+    pub(super) fn kept(&self) -> Option<Decision> {
+        let both = [Scope::Whole, Scope::Parts].map(|scope| self.get(scope));
+        let mut faster = both.into_iter().flatten().filter(|held| held.is_faster);
+        faster.next()
+    }
 }
 
 /// Loops that begin with one operation.
@@ -107,11 +148,7 @@ impl Memory {
 
     /// Remembers a loop.
     pub(super) fn keep(&self, remembered: &Remembered) {
-        let word = match remembered.decision {
-            Decision::Kept { .. } => "kept",
-            Decision::Back { .. } => "back",
-        };
-        self.write(&self.keys, remembered, word);
+        self.write(&self.keys, remembered, remembered.decision.word());
     }
 
     /// Remembers that there is no program.
@@ -170,11 +207,36 @@ mod tests {
     fn remembered(number: u8) -> Remembered {
         Remembered {
             bytes: vec![number; 3],
-            decision: Decision::Back {
+            decision: Decision {
+                scope: Scope::Whole,
+                is_faster: false,
                 eager_ns: 1.0,
                 compiled_ns: 2.0,
             },
         }
+    }
+
+    #[test]
+    fn the_whole_program_runs_where_it_is_faster() {
+        let decision = |scope, is_faster| Decision {
+            scope,
+            is_faster,
+            ..remembered(1).decision
+        };
+        let kept = |all: &[Decision]| {
+            let mut decisions = Decisions::default();
+            all.iter().for_each(|&held| decisions.add(held));
+            decisions.kept().map(|held| held.scope)
+        };
+        let (parts, whole) = (decision(Scope::Parts, true), decision(Scope::Whole, true));
+        let [no_parts, no_whole] = [Scope::Parts, Scope::Whole].map(|scope| decision(scope, false));
+        assert_eq!(kept(&[]), None);
+        assert_eq!(kept(&[parts]), Some(Scope::Parts));
+        assert_eq!(kept(&[parts, whole]), Some(Scope::Whole));
+        assert_eq!(kept(&[parts, no_whole]), Some(Scope::Parts));
+        assert_eq!(kept(&[no_parts, no_whole]), None);
+        let words = [parts, whole, no_whole].map(Decision::word);
+        assert_eq!(words, ["kept_parts", "kept", "back"]);
     }
 
     #[test]

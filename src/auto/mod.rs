@@ -17,15 +17,16 @@ use sweeper_program::workload::{Dispatch, Dispatcher, LoopId, TensorSpec};
 use sweeper_program::{KernelSource, Program, Tensors};
 
 use crate::compile::CachePlace;
-use crate::compile::background::{Background, CompileFailure, News, Opening};
+use crate::compile::background::{Background, CompileFailure, News, Opening, Scope};
 use crate::device::{Device, DeviceError, Job, Prepared, Sample};
 use crate::hardware::DeviceKind;
 use crate::manifest::settings::AutoRules;
 use crate::row::hot_path::HotPath;
+use crate::word::Word as _;
 
 use decide::{Work, launch_ns};
 use driver::{Bench, Driven, Driver, Loaded};
-use memory::{Decision, Memory, Refused, Remembered};
+use memory::{Decision, Decisions, Memory, Refused, Remembered};
 
 /// Iterations of the loop that is run to see that results stay right when the program takes over;
 /// it does so in the middle.
@@ -36,9 +37,10 @@ const MOST_RECORDED: usize = 1 << 20;
 
 /// A loop that is known from before.
 struct Known {
-    remembered: Remembered,
-    /// Its program on the device, if it is to be used.
-    program: Option<Prepared>,
+    bytes: Vec<u8>,
+    decisions: Decisions,
+    /// Its program on the device, if one is to be used.
+    program: Option<(Scope, Prepared)>,
 }
 
 /// One point of the backend `auto`.
@@ -58,8 +60,8 @@ pub struct Auto {
     refused: Vec<Refused>,
     /// The signature of the loop that ended before its program was compiled.
     pending: Option<[u8; 32]>,
-    /// A program that was loaded, with the loop that it is of.
-    loaded: Option<(Vec<u8>, Prepared)>,
+    /// Programs that were loaded, with the loop that each is of.
+    loaded: Vec<(Vec<u8>, Scope, Prepared)>,
     detection_ns: Option<f64>,
     first: Option<HotPath>,
     last: Prepared,
@@ -130,7 +132,7 @@ impl Auto {
             alike,
         };
         let background = start(&opening)?;
-        let settings = format!("{:?}", rules.threshold);
+        let settings = format!("{:?} {}", rules.threshold, rules.parts.word());
         let memory = Memory::open(
             cache.as_ref().filter(|_| rules.remembers),
             (&identity, &background.compiler),
@@ -154,7 +156,7 @@ impl Auto {
             known: None,
             refused: vec![],
             pending: None,
-            loaded: None,
+            loaded: Vec::new(),
             detection_ns: None,
             first: None,
             last: eager,
@@ -184,26 +186,36 @@ impl Auto {
         None
     }
 
-    /// Takes in what was found out about the loop in earlier runs. Where its program was faster, it
+    /// Takes in what was found out about the loop in earlier runs. Where a program was faster, it
     /// is loaded; if that fails, the loop is as good as unknown.
     fn recall(&mut self, device: &mut dyn Device) -> Result<(), DeviceError> {
-        for remembered in self.memory.all() {
+        let all = self.memory.all();
+        for first in &all {
             self.dispatcher.restart();
-            let Some(id) = self.dispatcher.know(&remembered.bytes) else {
+            let Some(id) = self.dispatcher.know(&first.bytes) else {
                 continue;
             };
-            let program = match (&remembered.decision, self.dispatcher.planner(id)) {
-                (Decision::Kept { .. }, Some(planner)) => {
-                    self.background.plan(planner);
-                    match self.load(device)? {
-                        Some(program) => Some(program),
-                        None => continue,
+            let mut decisions = Decisions::default();
+            let of_loop = all.iter().filter(|held| held.bytes == first.bytes);
+            of_loop.for_each(|held| decisions.add(held.decision));
+            let kept = decisions.kept().map(|kept| kept.scope);
+            let planner = kept.and_then(|scope| match scope {
+                Scope::Whole => self.dispatcher.planner(id),
+                Scope::Parts => self.dispatcher.planner_by_parts(id),
+            });
+            let program = match (kept, planner) {
+                (Some(scope), Some(planner)) => {
+                    self.background.plan(scope, planner);
+                    match self.load(scope, device)? {
+                        Some(program) => Some((scope, program)),
+                        None => return Ok(()),
                     }
                 }
                 _ => None,
             };
             self.known = Some(Known {
-                remembered,
+                bytes: first.bytes.clone(),
+                decisions,
                 program,
             });
             return Ok(());
@@ -212,12 +224,16 @@ impl Auto {
     }
 
     /// Waits for a program that is being planned, and loads it.
-    fn load(&mut self, device: &mut dyn Device) -> Result<Option<Prepared>, DeviceError> {
-        let Ok(News::Planned(Ok(_))) = self.background.wait() else {
+    fn load(
+        &mut self,
+        scope: Scope,
+        device: &mut dyn Device,
+    ) -> Result<Option<Prepared>, DeviceError> {
+        let Ok(News::Planned(_, Ok(_))) = self.background.wait() else {
             return Ok(None);
         };
-        self.background.compile();
-        let Ok(News::Compiled(Ok(compiled))) = self.background.wait() else {
+        self.background.compile(scope);
+        let Ok(News::Compiled(_, Ok(compiled))) = self.background.wait() else {
             return Ok(None);
         };
         let prepared = device.prepare(Job {
@@ -240,6 +256,7 @@ impl Auto {
             eager_work: self.eager_work,
             launch_ns: self.launch_ns,
             threshold: self.rules.threshold,
+            parts: self.rules.parts,
             refused: &self.refused,
         }
     }
@@ -251,14 +268,14 @@ impl Auto {
     pub fn sample(&mut self, device: &mut dyn Device) -> Result<Sample, DeviceError> {
         let (iterations, eager) = (self.iterations, self.eager);
         let known = self.known.take();
-        let loaded = known.as_ref().and_then(|known| {
-            let id = self.dispatcher.know(&known.remembered.bytes)?;
-            let program = known.program?;
-            Some(Loaded { id, program })
-        });
+        let id = known
+            .as_ref()
+            .and_then(|known| self.dispatcher.know(&known.bytes));
         let mut driver = Driver::new(self.bench(), iterations);
-        if let Some(known) = &known {
-            driver = driver.remembering(&known.remembered.decision, loaded);
+        if let Some((known, id)) = known.as_ref().zip(id) {
+            let loaded = known.program;
+            let loaded = loaded.map(|(scope, program)| Loaded { id, program, scope });
+            driver = driver.remembering((id, &known.decisions), loaded);
         }
         let sample = device.drive(eager, &mut driver);
         let elapsed_ns = sample.as_ref().map_or(0.0, |sample| sample.elapsed_ns);
@@ -292,29 +309,45 @@ impl Auto {
         path.detection_ns = self.detection_ns;
         self.first.get_or_insert(path);
         self.last = driven.last;
-        let found = driven.loaded.and_then(|loaded| {
-            let bytes = self.dispatcher.bytes(loaded.id)?;
-            Some((bytes, loaded.program))
-        });
-        if let Some(found) = found {
-            self.loaded = Some(found);
+        for loaded in driven.loaded {
+            let Some(bytes) = self.dispatcher.bytes(loaded.id) else {
+                continue;
+            };
+            let found = (bytes, loaded.scope, loaded.program);
+            if !self.loaded.contains(&found) {
+                self.loaded.push(found);
+            }
         }
         self.refuse(driven.refused);
-        let decided = driven.decision.filter(|_| self.rules.remembers);
-        let remembered = decided.and_then(|(id, decision)| {
-            let bytes = self.dispatcher.bytes(id)?;
-            Some(Remembered { bytes, decision })
-        });
-        if let Some(remembered) = remembered {
-            self.memory.keep(&remembered);
-            let is_kept = matches!(remembered.decision, Decision::Kept { .. });
-            let program = driven.loaded.map(|loaded| loaded.program);
-            self.known = Some(Known {
-                remembered,
-                program: program.filter(|_| is_kept),
-            });
+        if self.rules.remembers {
+            for (id, decision) in driven.decisions {
+                self.decide(id, decision);
+            }
         }
         Ok(())
+    }
+
+    /// Remembers the decision on a program.
+    fn decide(&mut self, id: LoopId, decision: Decision) {
+        let Some(bytes) = self.dispatcher.bytes(id) else {
+            return;
+        };
+        let known = self.known.take().filter(|known| known.bytes == bytes);
+        let mut known = known.unwrap_or_else(|| Known {
+            bytes: bytes.clone(),
+            decisions: Decisions::default(),
+            program: None,
+        });
+        known.decisions.add(decision);
+        let mut loaded = self.loaded.iter().rev();
+        known.program = known.decisions.kept().and_then(|kept| {
+            let is_kept =
+                |held: &&(Vec<u8>, Scope, Prepared)| held.0 == bytes && held.1 == kept.scope;
+            let (_, scope, program) = loaded.find(is_kept)?;
+            Some((*scope, *program))
+        });
+        self.known = Some(known);
+        self.memory.keep(&Remembered { bytes, decision });
     }
 
     /// Remembers that there is no program for a loop.
@@ -342,8 +375,8 @@ impl Auto {
         device.results(self.last, specs)
     }
 
-    /// The results of a short loop in the middle of which the program takes over, and those of one
-    /// that runs operation by operation alone. None where no program was loaded.
+    /// For each program that was loaded, the results of a short loop in the middle of which it
+    /// takes over, and those of one that runs operation by operation alone.
     ///
     /// # Errors
     /// A refused launch or a lost device.
@@ -351,28 +384,38 @@ impl Auto {
         &mut self,
         device: &mut dyn Device,
         specs: &[TensorSpec],
-    ) -> Result<Option<[Tensors; 2]>, DeviceError> {
-        let Some((bytes, program)) = self.loaded.clone() else {
-            return Ok(None);
-        };
-        self.dispatcher.restart();
-        let Some(id) = self.dispatcher.know(&bytes) else {
-            return Ok(None);
-        };
+    ) -> Result<Vec<[Tensors; 2]>, DeviceError> {
+        let mut results = Vec::new();
+        for (bytes, scope, program) in self.loaded.clone() {
+            self.dispatcher.restart();
+            let Some(id) = self.dispatcher.know(&bytes) else {
+                continue;
+            };
+            let loaded = Loaded { id, program, scope };
+            results.push(self.switched(loaded, device, specs)?);
+        }
+        Ok(results)
+    }
+
+    fn switched(
+        &mut self,
+        loaded: Loaded,
+        device: &mut dyn Device,
+        specs: &[TensorSpec],
+    ) -> Result<[Tensors; 2], DeviceError> {
         let eager = self.eager;
-        let loaded = Loaded { id, program };
         let driver = Driver::new(self.bench(), SWITCHED_ITERATIONS);
         let mut driver = driver.switching(loaded, SWITCHED_ITERATIONS / 2 + 1);
         device.drive(eager, &mut driver)?;
         let driven = driver.finish(0.0);
-        if driven.last != program {
+        if driven.last != loaded.program {
             return Err(DeviceError::Launch(
                 "the program did not take over".to_owned(),
             ));
         }
-        let switched = device.results(program, specs)?;
+        let switched = device.results(loaded.program, specs)?;
         device.run_loop(eager, SWITCHED_ITERATIONS)?;
-        Ok(Some([switched, device.results(eager, specs)?]))
+        Ok([switched, device.results(eager, specs)?])
     }
 
     /// The record of the first loop.

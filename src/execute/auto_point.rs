@@ -2,7 +2,7 @@
 
 use sweeper_program::check::TensorCheck;
 use sweeper_program::workload::{Dispatcher, Problem, TensorSpec};
-use sweeper_program::{CanonicalShape, Program};
+use sweeper_program::{CanonicalShape, Program, Tensors};
 
 use super::protocol::{Block, BlockPoint};
 use super::refused::{failed, refused};
@@ -96,9 +96,23 @@ pub(super) fn complaint(
     let Some(expected) = &instance.expected else {
         return Ok(None);
     };
-    let Some([switched, eager]) = auto.switched_results(device, specs)? else {
-        return Ok(None);
-    };
+    for results in auto.switched_results(device, specs)? {
+        let complaint = switch_complaint(instance, results, expected, point);
+        if complaint.is_some() {
+            return Ok(complaint);
+        }
+    }
+    Ok(None)
+}
+
+/// Judges the results of a short loop in the middle of which a program takes over by those of one
+/// that runs operation by operation.
+fn switch_complaint(
+    instance: &ProblemInstance,
+    [switched, eager]: [Tensors; 2],
+    expected: &Tensors,
+    point: &BlockPoint,
+) -> Option<String> {
     // A check may want more of the oracle than outputs.
     let mut by_eager = expected.clone();
     by_eager.extend(eager);
@@ -108,10 +122,10 @@ pub(super) fn complaint(
     // Each iteration adds its own roundings to the state.
     let is_right = |worst: &TensorCheck| worst.error <= iterations * worst.tolerance;
     if check.worst().is_some_and(is_right) {
-        return Ok(None);
+        return None;
     }
-    let complaint = Verdict::of(check, Checked::Full).complaint;
-    Ok(complaint.map(|reason| {
-        format!("a loop in the middle of which the program takes over: {reason} of one iteration")
-    }))
+    let reason = Verdict::of(check, Checked::Full).complaint?;
+    Some(format!(
+        "a loop in the middle of which the program takes over: {reason} of one iteration"
+    ))
 }

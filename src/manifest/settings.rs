@@ -207,6 +207,20 @@ pub struct AutoRules {
     pub threshold: Option<u32>,
     /// Whether kernels of the cache and decisions on earlier loops are used.
     pub remembers: bool,
+    /// When parts that repeat in a loop are compiled by themselves.
+    pub parts: PartsRule,
+}
+
+/// When parts that repeat in a loop's iteration are compiled by themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PartsRule {
+    /// Where the whole iteration does not pay yet, and they do.
+    #[default]
+    Paid,
+    /// Before the whole iteration, whatever they cost.
+    First,
+    /// Never.
+    Never,
 }
 
 impl Default for AutoRules {
@@ -214,6 +228,7 @@ impl Default for AutoRules {
         AutoRules {
             threshold: None,
             remembers: true,
+            parts: PartsRule::default(),
         }
     }
 }
@@ -437,6 +452,14 @@ impl Word for L2 {
         ("cold", L2::Cold),
         ("clean", L2::Clean),
         ("hot", L2::Hot),
+    ];
+}
+
+impl Word for PartsRule {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("paid", PartsRule::Paid),
+        ("first", PartsRule::First),
+        ("never", PartsRule::Never),
     ];
 }
 

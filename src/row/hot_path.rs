@@ -25,6 +25,9 @@ pub enum HotOutcome {
     Trying,
     /// The program is faster, and took over.
     Kept,
+    /// The program whose repeated parts alone are compiled took over; that of the whole iteration
+    /// was not worth its price yet, or is not faster.
+    KeptParts,
     /// The program is not faster: the loop went back.
     Back,
     /// There is no program.
@@ -43,6 +46,7 @@ impl Word for HotOutcome {
         ("compiling", HotOutcome::Compiling),
         ("trying", HotOutcome::Trying),
         ("kept", HotOutcome::Kept),
+        ("kept_parts", HotOutcome::KeptParts),
         ("back", HotOutcome::Back),
         ("failed", HotOutcome::Failed),
         ("remembered", HotOutcome::Remembered),
@@ -60,9 +64,11 @@ pub struct HotPath {
     pub note: Option<String>,
     /// The iteration in which the loop was found.
     pub detected_at: Option<u32>,
-    /// The first iteration that the program ran.
+    /// The first iteration that the program ran whose repeated parts alone are compiled.
+    pub parts_at: Option<u32>,
+    /// The first iteration that the program of the whole iteration ran.
     pub switched_at: Option<u32>,
-    /// Iterations that the program ran.
+    /// Iterations that one of the programs ran.
     pub replaced: u32,
     /// Programs that were not faster.
     pub regressions: u32,
@@ -76,7 +82,7 @@ pub struct HotPath {
     pub predicted_gain_ns: Option<f64>,
     /// Time of an iteration, operation by operation.
     pub eager_ns: Option<f64>,
-    /// Time of an iteration of the program, in turns with the others.
+    /// Time of an iteration of the last program that was tried, in turns with the others.
     pub compiled_ns: Option<f64>,
     /// Time of the whole loop.
     pub total_ns: f64,

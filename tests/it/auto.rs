@@ -36,6 +36,17 @@ fn number(csv: &str, name: &str) -> u64 {
     value.parse().unwrap_or_else(|_| panic!("{name}: {value}"))
 }
 
+/// Runs a loop of so many iterations; yields the records, and its outcome.
+fn records_of(place: &Place, iterations: u64) -> (String, String) {
+    let loops = format!("measure.loops=[{iterations}]");
+    let output = place.sweeper(&["run", "m.toml", "--set", &loops]);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    let csv = place.read("records.csv");
+    assert_eq!(only(&csv, "status"), "ok", "{}", only(&csv, "reason"));
+    let outcome = only(&csv, "hot_outcome");
+    (csv, outcome)
+}
+
 /// Runs loops until one of both was found to be faster; yields the records, and the loop's
 /// iterations. Kernels that were compiled beside a loop that ended first are there for the next
 /// one; where that is not enough, loops are longer.
@@ -43,13 +54,8 @@ fn decided(place: &Place) -> (String, u64) {
     // Compilers give way to all other tests.
     let lengths = [3_000, 30_000, 300_000, 3_000_000].into_iter();
     for iterations in lengths.flat_map(|length| [length; 3]) {
-        let loops = format!("measure.loops=[{iterations}]");
-        let output = place.sweeper(&["run", "m.toml", "--set", &loops]);
-        assert_eq!(code(&output), 0, "{}", text(&output));
-        let csv = place.read("records.csv");
-        assert_eq!(only(&csv, "status"), "ok", "{}", only(&csv, "reason"));
-        let outcome = only(&csv, "hot_outcome");
-        if ["kept", "back"].contains(&&*outcome) {
+        let (csv, outcome) = records_of(place, iterations);
+        if ["kept", "kept_parts", "back"].contains(&&*outcome) {
             return (csv, iterations);
         }
         assert!(
@@ -88,6 +94,20 @@ fn loops_switch_to_a_compiled_program_and_stay_right() {
         );
         assert_eq!(only(&csv, "checked"), "full");
     }
+}
+
+/// Equal layers become compiled first, and then all of the loop; both programs are judged.
+#[test]
+fn equal_layers_become_compiled_by_themselves() {
+    let layers = "batch = 2\nlayers = 3\nheads = 2\nd_model = 16\nd_ff = 32\nvocabulary = 32\n\
+                  grid = { context = [8] }";
+    let rules = "hot_threshold = 3\nhot_parts = \"first\"\nhot_memory = false";
+    let place = Place::new(&manifest("transformer", "step", layers, rules));
+    let (csv, _) = decided(&place);
+    let places = ["hot_detected_at", "hot_parts_at", "hot_switched_at"];
+    let places = places.map(|name| number(&csv, name));
+    assert!(places.is_sorted() && places[1] < places[2], "{places:?}");
+    assert_eq!(only(&csv, "checked"), "full");
 }
 
 /// Three products in a row: nothing to fuse.

@@ -170,8 +170,8 @@ impl GraphDispatcher {
         made[result as usize].0 as usize
     }
 
-    /// Makes the program of a path of the computation.
-    fn planner_of(&self, path: &Path) -> Planner {
+    /// Makes the program of a path of the computation, as a graph.
+    fn planner_of(&self, path: &Path, policy: Policy, graph: impl GraphOfPath) -> Planner {
         let slots = self.slots(path).into_iter().map(|node| {
             let mut given = self.given.iter();
             given
@@ -192,7 +192,7 @@ impl GraphDispatcher {
         let (target, bounds) = (self.target.clone(), self.bounds.clone());
         let (precision, path) = (self.precision, path.clone());
         Box::new(move || {
-            let made = path.graph();
+            let made = graph(&path)?;
             let program = fuse::program(&Request {
                 graph: &made.graph,
                 backward: made.backward,
@@ -200,7 +200,7 @@ impl GraphDispatcher {
                     Some(_) => Phase::Both,
                     None => Phase::Forward,
                 },
-                policy: Policy::Compiled,
+                policy,
                 target: &target,
                 canonical: &bounds,
                 precision,
@@ -209,6 +209,11 @@ impl GraphDispatcher {
         })
     }
 }
+
+/// Makes a graph of a path, on another thread.
+trait GraphOfPath: FnOnce(&Path) -> Result<PathGraph, Refusal> + Send + 'static {}
+
+impl<F: FnOnce(&Path) -> Result<PathGraph, Refusal> + Send + 'static> GraphOfPath for F {}
 
 /// Names of the problem's tensors, for slots and results of a path.
 struct Names {
@@ -357,7 +362,16 @@ impl Dispatcher for GraphDispatcher {
     }
 
     fn planner(&self, id: LoopId) -> Option<Planner> {
-        Some(self.planner_of(self.whole(id)?))
+        let path = self.whole(id)?;
+        Some(self.planner_of(path, Policy::Compiled, |path| Ok(path.graph())))
+    }
+
+    fn planner_by_parts(&self, id: LoopId) -> Option<Planner> {
+        let by_parts = |path: &Path| match path.repeats() {
+            repeats if repeats.is_empty() => Err(Refusal::Undefined("no part repeats".to_owned())),
+            repeats => Ok(path.graph_by_parts(&repeats)),
+        };
+        Some(self.planner_of(self.whole(id)?, Policy::Eager, by_parts))
     }
 
     fn bytes(&self, id: LoopId) -> Option<Vec<u8>> {
@@ -400,6 +414,7 @@ mod tests {
     use crate::economics::{matmul_chain::MatmulChain, mixed::Mixed, mlp::Loss, mlp::Mlp};
     use crate::graph_problem::{Computation, GraphProblem};
     use crate::transformer;
+    use sweeper_program::KernelSource;
     use sweeper_program::workload::{CanonicalShape, Problem};
 
     fn dispatcher(problem: &dyn Problem, phase: Phase) -> Box<dyn Dispatcher> {
@@ -522,6 +537,57 @@ mod tests {
             "a loop of another computation"
         );
         assert!(other.know(&bytes[..bytes.len() / 2]).is_none());
+    }
+
+    /// Half of the kernels that are not there yet bring more than half of the gain.
+    #[test]
+    fn equal_layers_are_compiled_as_parts() {
+        let of_layers = |layers: usize| {
+            let text = format!(" loss=cross_entropy layers={layers}");
+            let tiny = transformer::tests::tiny(&text);
+            let mut dispatcher = dispatcher(&tiny, Phase::Step);
+            let id = find(dispatcher.as_mut(), 5).expect("a loop");
+            let canonical = CanonicalShape::default();
+            let eager = tiny.program("auto", Phase::Step, &canonical, &Target::Cpu);
+            let eager = eager.unwrap();
+            let [whole, parts] = [
+                dispatcher.planner(id).unwrap()().unwrap(),
+                dispatcher.planner_by_parts(id).unwrap()().unwrap(),
+            ];
+            let results = |program: &Program| -> BTreeSet<String> {
+                let results = program.buffers.iter().filter_map(|buffer| buffer.result());
+                results.map(str::to_owned).collect()
+            };
+            assert_eq!(results(&parts), results(&whole));
+            let running = eager.sources();
+            let is_new =
+                |source: &&&KernelSource| !running.iter().any(|own| own.same_source(source));
+            let new = |program: &Program| program.sources().iter().filter(is_new).count();
+            assert!(
+                2 * new(&parts) < 3 * new(&whole) / 2,
+                "{} of {}",
+                new(&parts),
+                new(&whole)
+            );
+            let launches = |program: &Program| program.totals().launches;
+            let saved = [&whole, &parts].map(|program| launches(&eager) - launches(program));
+            assert!(2 * saved[1] > saved[0], "{saved:?}");
+            new(&parts)
+        };
+        assert_eq!(
+            of_layers(2),
+            of_layers(5),
+            "all layers have the kernels of one"
+        );
+    }
+
+    #[test]
+    fn where_nothing_repeats_there_are_no_parts() {
+        let mixed = problem(Mixed { size: 32 });
+        let mut dispatcher = dispatcher(mixed.as_ref(), Phase::Forward);
+        let id = find(dispatcher.as_mut(), 8).expect("a loop");
+        let refused = dispatcher.planner_by_parts(id).unwrap()();
+        assert!(matches!(refused, Err(Refusal::Undefined(_))));
     }
 
     #[test]

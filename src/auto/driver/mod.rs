@@ -1,27 +1,37 @@
 //! A loop that runs operation by operation, and decides as it runs.
+//!
+//! [`plans`] has programs planned and compiled where they pay, [`trial`] lets them take turns with
+//! what ran before; [`silence`] says when nothing is recorded.
+//!
+//! The program of the whole iteration is preferred. Where it does not pay yet, that of its repeated
+//! parts may: it has fewer kernels to compile. It then runs until the whole one pays, if it ever
+//! does.
 
+mod plans;
 mod silence;
+mod trial;
 
 use std::time::Instant;
 
 use sweeper_program::workload::{Dispatch, Dispatcher, LoopId, Planner};
 
 use super::decide::{Offer, Work, next_look, plan_pays};
-use super::memory::{Decision, Refused};
-use super::turns::{Next, Side, Turns};
-use crate::compile::background::{Background, CompileFailure, Compiled, News, Planned};
+use super::memory::{Decision, Decisions, Refused};
+use super::turns::{Side, Turns};
+use crate::compile::background::{Background, CompileFailure, News, Scope};
 use crate::device::launcher::{Launcher, Moment};
-use crate::device::{DeviceError, Job, Prepared};
+use crate::device::{DeviceError, Prepared};
+use crate::manifest::settings::PartsRule;
 use crate::row::hot_path::{HotOutcome, HotPath};
 use silence::Silence;
 
 /// Plans and compiles beside a loop.
 pub(super) trait Helper: Send {
     /// Has a program planned.
-    fn plan(&mut self, planner: Planner);
+    fn plan(&mut self, scope: Scope, planner: Planner);
 
-    /// Has the kernels of the planned program compiled.
-    fn compile(&mut self);
+    /// Has the kernels of the planned program of a scope compiled.
+    fn compile(&mut self, scope: Scope);
 
     /// News, if there are any.
     ///
@@ -31,12 +41,12 @@ pub(super) trait Helper: Send {
 }
 
 impl Helper for Background {
-    fn plan(&mut self, planner: Planner) {
-        Background::plan(self, planner);
+    fn plan(&mut self, scope: Scope, planner: Planner) {
+        Background::plan(self, scope, planner);
     }
 
-    fn compile(&mut self) {
-        Background::compile(self);
+    fn compile(&mut self, scope: Scope) {
+        Background::compile(self, scope);
     }
 
     fn news(&mut self) -> Result<Option<News>, CompileFailure> {
@@ -55,6 +65,8 @@ pub(super) struct Bench<'a> {
     pub(super) launch_ns: f64,
     /// Compile after so many iterations, whatever it costs.
     pub(super) threshold: Option<u32>,
+    /// When parts are compiled by themselves.
+    pub(super) parts: PartsRule,
     /// Loops without a program.
     pub(super) refused: &'a [Refused],
 }
@@ -71,22 +83,51 @@ enum Stage {
         look: u32,
     },
     /// A program is being planned.
-    Planning { id: LoopId },
-    /// A program is planned; does it pay?
-    Weighing { id: LoopId, offer: Offer, look: u32 },
-    /// Its kernels are being compiled.
-    Compiling { id: LoopId, since: Instant },
-    /// Both run in turns.
-    Turning { id: LoopId, turns: Turns, look: u32 },
+    Planning { id: LoopId, scope: Scope },
+    /// Programs are planned; does one pay?
+    Weighing {
+        id: LoopId,
+        offers: Offers,
+        look: u32,
+    },
+    /// Kernels of a program are being compiled.
+    Compiling {
+        id: LoopId,
+        scope: Scope,
+        since: Instant,
+    },
+    /// A program takes turns with what ran before.
+    Turning {
+        id: LoopId,
+        tried: Loaded,
+        turns: Turns,
+        look: u32,
+    },
     /// It is decided.
     Settled,
 }
 
-/// The program of a loop, loaded.
+/// What programs that are planned would gain.
 #[derive(Clone, Copy, Debug)]
+struct Offers {
+    whole: Offer,
+    parts: Option<Offer>,
+}
+
+/// A program of a loop, loaded.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Loaded {
     pub(super) id: LoopId,
     pub(super) program: Prepared,
+    pub(super) scope: Scope,
+}
+
+/// The program of parts that runs in place of single operations.
+#[derive(Clone, Copy, Debug)]
+struct Base {
+    loaded: Loaded,
+    /// Time of an iteration, in nanoseconds.
+    time_ns: f64,
 }
 
 /// A loop on its way.
@@ -94,7 +135,15 @@ pub(super) struct Driver<'a> {
     bench: Bench<'a>,
     iterations: u32,
     stage: Stage,
+    /// The program that runs iterations of an adopted loop.
     loaded: Option<Loaded>,
+    /// All programs that were loaded.
+    all_loaded: Vec<Loaded>,
+    base: Option<Base>,
+    /// Whether the program of parts was planned, or is known to be no faster.
+    has_tried_parts: bool,
+    /// What the whole program would gain, while that of parts is tried.
+    whole: Option<Offer>,
     /// Adopt the loaded program in this iteration, and decide nothing.
     adopt_at: Option<u32>,
     /// The iteration that runs, from 1 on.
@@ -108,16 +157,17 @@ pub(super) struct Driver<'a> {
     rest: u32,
     has_parts: bool,
     path: HotPath,
-    decision: Option<(LoopId, Decision)>,
+    decisions: Vec<(LoopId, Decision)>,
     refused: Option<(LoopId, String)>,
 }
 
 /// The end of a loop.
 pub(super) struct Driven {
     pub(super) path: HotPath,
-    pub(super) loaded: Option<Loaded>,
+    /// Programs that were loaded.
+    pub(super) loaded: Vec<Loaded>,
     /// What is to be remembered.
-    pub(super) decision: Option<(LoopId, Decision)>,
+    pub(super) decisions: Vec<(LoopId, Decision)>,
     /// The loop for which there is no program, and why, if another try would fail as well.
     pub(super) refused: Option<(LoopId, String)>,
     /// The program that ran the last iteration.
@@ -135,6 +185,10 @@ impl<'a> Driver<'a> {
             iterations,
             stage: Stage::Searching,
             loaded: None,
+            all_loaded: Vec::new(),
+            base: None,
+            has_tried_parts: false,
+            whole: None,
             adopt_at: None,
             iteration: 0,
             start: Instant::now(),
@@ -142,43 +196,68 @@ impl<'a> Driver<'a> {
             rest: 1,
             has_parts: false,
             path: HotPath::default(),
-            decision: None,
+            decisions: Vec::new(),
             refused: None,
         }
     }
 
-    /// A loop about which it was decided before. Where the program was faster, it is loaded.
-    pub(super) fn remembering(mut self, decision: &Decision, loaded: Option<Loaded>) -> Self {
-        self.stage = Stage::Settled;
-        self.loaded = loaded;
-        let times = match decision {
-            Decision::Kept { .. } if loaded.is_none() => return self,
-            Decision::Kept {
-                eager_ns,
-                compiled_ns,
-            } => {
-                self.path.outcome = HotOutcome::Remembered;
-                self.adopt_at = Some(1);
-                (*eager_ns, *compiled_ns)
-            }
-            Decision::Back {
-                eager_ns,
-                compiled_ns,
-            } => {
-                self.path.outcome = HotOutcome::Back;
-                (*eager_ns, *compiled_ns)
-            }
+    /// A loop about which it was decided before. The program that is to run is loaded; without it
+    /// the loop is as good as unknown.
+    pub(super) fn remembering(
+        mut self,
+        (id, decisions): (LoopId, &Decisions),
+        loaded: Option<Loaded>,
+    ) -> Self {
+        let parts = decisions.get(Scope::Parts);
+        self.has_tried_parts = parts.is_some();
+        let whole = decisions.get(Scope::Whole);
+        let Some(told) = whole.or(parts) else {
+            return self;
         };
-        self.path.eager_ns = Some(times.0);
-        self.path.compiled_ns = Some(times.1);
+        self.path.eager_ns = Some(told.eager_ns);
+        self.path.compiled_ns = Some(told.compiled_ns);
+        match (decisions.kept(), loaded) {
+            (Some(kept), Some(loaded)) => {
+                self.run_from_start(kept, loaded);
+                if whole.is_none() {
+                    self.stage = watching(id);
+                }
+            }
+            (Some(_), None) => self.stage = Stage::Settled,
+            (None, _) if whole.is_some() => {
+                self.stage = Stage::Settled;
+                self.path.outcome = HotOutcome::Back;
+            }
+            // Parts are no faster, and the whole was not tried.
+            (None, _) => self.stage = watching(id),
+        }
         self
+    }
+
+    fn run_from_start(&mut self, kept: Decision, loaded: Loaded) {
+        self.stage = Stage::Settled;
+        self.path.outcome = HotOutcome::Remembered;
+        self.load(loaded);
+        self.adopt_at = Some(1);
+        if kept.scope == Scope::Parts {
+            let time_ns = kept.compiled_ns;
+            self.base = Some(Base { loaded, time_ns });
+        }
+    }
+
+    /// Lets a program run the iterations of an adopted loop.
+    fn load(&mut self, loaded: Loaded) {
+        self.loaded = Some(loaded);
+        if !self.all_loaded.contains(&loaded) {
+            self.all_loaded.push(loaded);
+        }
     }
 
     /// A loop that switches to a loaded program before an iteration, to see that the results stay
     /// right.
     pub(super) fn switching(mut self, loaded: Loaded, at: u32) -> Self {
         self.stage = Stage::Settled;
-        self.loaded = Some(loaded);
+        self.load(loaded);
         self.adopt_at = Some(at);
         self
     }
@@ -189,10 +268,17 @@ impl<'a> Driver<'a> {
             Stage::Searching if self.silence.is_some() => (HotOutcome::Short, None),
             Stage::Searching if self.has_parts => (HotOutcome::Parts, None),
             Stage::Searching => (HotOutcome::Undetected, None),
+            Stage::Planning { id, .. } if self.base.is_some() => (self.path.outcome, Some(id)),
+            Stage::Watching { .. } | Stage::Weighing { .. } if self.base.is_some() => {
+                (self.path.outcome, None)
+            }
             Stage::Watching { .. } => (HotOutcome::Short, None),
-            Stage::Planning { id } => (HotOutcome::Short, Some(id)),
-            Stage::Weighing { .. } => (HotOutcome::Unpaid, None),
-            Stage::Compiling { id, since } => {
+            Stage::Planning {
+                id,
+                scope: Scope::Whole,
+            } => (HotOutcome::Short, Some(id)),
+            Stage::Planning { .. } | Stage::Weighing { .. } => (HotOutcome::Unpaid, None),
+            Stage::Compiling { id, since, .. } => {
                 self.path.background_ns += since.elapsed().as_nanos() as f64;
                 (HotOutcome::Compiling, Some(id))
             }
@@ -203,8 +289,8 @@ impl<'a> Driver<'a> {
         self.path.total_ns = elapsed_ns;
         Driven {
             path: self.path,
-            loaded: self.loaded,
-            decision: self.decision,
+            loaded: self.all_loaded,
+            decisions: self.decisions,
             refused: self.refused,
             last: self.last,
             pending,
@@ -238,9 +324,15 @@ impl<'a> Driver<'a> {
                 };
                 launcher.launch(loaded.program, 0..launcher.steps(loaded.program))?;
                 self.last = loaded.program;
-                self.path.switched_at.get_or_insert(self.iteration);
+                let first = match loaded.scope {
+                    Scope::Whole => &mut self.path.switched_at,
+                    Scope::Parts => &mut self.path.parts_at,
+                };
+                first.get_or_insert(self.iteration);
                 self.path.replaced += 1;
-                self.ended(id, Side::Compiled, launcher)
+                let is_base = self.base.is_some_and(|base| base.loaded == loaded);
+                let side = if is_base { Side::Eager } else { Side::Compiled };
+                self.ended(id, side, launcher)
             }
             Dispatch::Flush { held } => {
                 self.flush(at, held, launcher)?;
@@ -282,11 +374,7 @@ impl<'a> Driver<'a> {
                 self.stage = Stage::Settled;
                 return;
             }
-            self.stage = Stage::Watching {
-                id,
-                times: [None; 2],
-                look: 0,
-            };
+            self.stage = watching(id);
         }
     }
 
@@ -315,20 +403,23 @@ impl<'a> Driver<'a> {
                 times,
                 look,
             } if own == id => self.watch(id, times, look, launcher)?,
-            Stage::Planning { id: own } if own == id => self.planned(id),
+            Stage::Planning { id: own, scope } if own == id => self.planned(id, scope),
             Stage::Weighing {
                 id: own,
-                offer,
+                offers,
                 look,
-            } if own == id => self.weigh(id, offer, look),
-            Stage::Compiling { id: own, since } if own == id => {
-                self.compiled(id, since, launcher)?
-            }
+            } if own == id => self.weigh(id, offers, look),
+            Stage::Compiling {
+                id: own,
+                scope,
+                since,
+            } if own == id => self.compiled((id, scope), since, launcher)?,
             Stage::Turning {
                 id: own,
+                tried,
                 turns,
                 look,
-            } if own == id => self.turn(id, side, (turns, look), launcher)?,
+            } if own == id => self.turn(tried, side, (turns, look), launcher)?,
             other => other,
         };
         Ok(())
@@ -371,206 +462,21 @@ impl<'a> Driver<'a> {
         let Some(elapsed_ns) = launcher.between_ns(from.0, to.0)? else {
             return Ok(watching(times, iteration + 1));
         };
-        self.path.eager_ns = Some(elapsed_ns / f64::from(to.1 - from.1));
-        match self.bench.dispatcher.planner(id) {
-            Some(planner) => self.bench.background.plan(planner),
-            None => return Ok(Stage::Settled),
+        let time_ns = elapsed_ns / f64::from(to.1 - from.1);
+        match &mut self.base {
+            Some(base) => base.time_ns = time_ns,
+            None => self.path.eager_ns = Some(time_ns),
         }
-        Ok(Stage::Planning { id })
+        Ok(self.plan(id, Scope::Whole))
     }
+}
 
-    fn planned(&mut self, id: LoopId) -> Stage {
-        let planned = match self.bench.background.news() {
-            Ok(Some(News::Planned(planned))) => planned,
-            // Of the loop before, which ended first: its program is this one.
-            Ok(Some(News::Compiled(Err(failure)))) if failure.is_final => Err(failure),
-            Ok(_) => return Stage::Planning { id },
-            Err(failure) => Err(failure),
-        };
-        let planned = match planned {
-            Ok(planned) => planned,
-            Err(failure) => return self.fail(id, failure),
-        };
-        let Planned {
-            launches,
-            bytes,
-            price_ns,
-            plan_ns,
-            ..
-        } = planned;
-        self.path.background_ns += plan_ns;
-        let eager_ns = self.path.eager_ns.unwrap_or_default();
-        let works = [self.bench.eager_work, Work { launches, bytes }];
-        let offer = Offer::of(eager_ns, works, self.bench.launch_ns, price_ns);
-        self.path.predicted_gain_ns = Some(offer.gain_ns);
-        self.path.predicted_price_ns = Some(offer.price_ns);
-        if self.bench.threshold.is_some() {
-            return self.compile(id);
-        }
-        if offer.is_worthless(eager_ns) {
-            self.path.outcome = HotOutcome::Worthless;
-            return Stage::Settled;
-        }
-        self.weigh(id, offer, 0)
-    }
-
-    fn weigh(&mut self, id: LoopId, offer: Offer, look: u32) -> Stage {
-        let iteration = self.iteration;
-        if iteration < look || !offer.pays(iteration) {
-            let look = match iteration < look {
-                true => look,
-                false => next_look(iteration),
-            };
-            return Stage::Weighing { id, offer, look };
-        }
-        self.compile(id)
-    }
-
-    fn compile(&mut self, id: LoopId) -> Stage {
-        self.bench.background.compile();
-        let since = Instant::now();
-        Stage::Compiling { id, since }
-    }
-
-    /// Loads a program that is compiled, and lets it take turns.
-    fn compiled(
-        &mut self,
-        id: LoopId,
-        since: Instant,
-        launcher: &mut dyn Launcher,
-    ) -> Result<Stage, DeviceError> {
-        let compiled = match self.bench.background.news() {
-            Ok(Some(News::Compiled(compiled))) => compiled,
-            Ok(_) => return Ok(Stage::Compiling { id, since }),
-            Err(failure) => Err(failure),
-        };
-        let Compiled {
-            program,
-            artifacts,
-            compile_ns,
-        } = match compiled {
-            Ok(compiled) => compiled,
-            Err(failure) => return Ok(self.fail(id, failure)),
-        };
-        self.path.background_ns += compile_ns;
-        let job = Job {
-            program,
-            artifacts: &artifacts,
-            script: None,
-        };
-        let program = match launcher.prepare(job) {
-            Ok(program) => program,
-            Err(lost @ DeviceError::Lost(_)) => return Err(lost),
-            Err(error) => {
-                let failure = CompileFailure {
-                    reason: error.to_string(),
-                    is_final: matches!(error, DeviceError::Launch(_)),
-                };
-                return Ok(self.fail(id, failure));
-            }
-        };
-        launcher.begin(program)?;
-        self.loaded = Some(Loaded { id, program });
-        self.bench.dispatcher.adopt(id);
-        Ok(Stage::Turning {
-            id,
-            turns: Turns::new(self.path.eager_ns.unwrap_or_default()),
-            look: 0,
-        })
-    }
-
-    /// Takes turns until one of both is known to be faster.
-    fn turn(
-        &mut self,
-        id: LoopId,
-        side: Side,
-        (mut turns, look): (Turns, u32),
-        launcher: &mut dyn Launcher,
-    ) -> Result<Stage, DeviceError> {
-        let mut is_time = false;
-        if turns.are_enough() {
-            // The device has not passed all turns yet.
-            is_time = self.iteration >= look;
-        } else if turns.ended(side) == Next::Note && turns.note(launcher.moment()?) {
-            is_time = true;
-            self.change(id, turns.side(), launcher)?;
-        }
-        if !is_time {
-            return Ok(Stage::Turning { id, turns, look });
-        }
-        turns.read(|from, to| launcher.between_ns(from, to))?;
-        let Some(is_faster) = turns.verdict() else {
-            let look = next_look(self.iteration);
-            return Ok(Stage::Turning { id, turns, look });
-        };
-        self.settle(id, is_faster, &turns, launcher)?;
-        Ok(Stage::Settled)
-    }
-
-    /// Lets one of both run the next iterations.
-    fn change(
-        &mut self,
-        id: LoopId,
-        side: Side,
-        launcher: &mut dyn Launcher,
-    ) -> Result<(), DeviceError> {
-        match side {
-            Side::Compiled => {
-                self.bench.dispatcher.adopt(id);
-                Ok(())
-            }
-            // Between two iterations nothing is kept.
-            Side::Eager => match self.bench.dispatcher.abandon(id) {
-                0 => Ok(()),
-                held => self.flush(0, held, launcher),
-            },
-        }
-    }
-
-    fn settle(
-        &mut self,
-        id: LoopId,
-        is_faster: bool,
-        turns: &Turns,
-        launcher: &mut dyn Launcher,
-    ) -> Result<(), DeviceError> {
-        let [eager_ns, compiled_ns] = turns.medians_ns().unwrap_or_default();
-        self.path.eager_ns = Some(eager_ns);
-        self.path.compiled_ns = Some(compiled_ns);
-        let decision = match is_faster {
-            true => {
-                self.path.outcome = HotOutcome::Kept;
-                self.change(id, Side::Compiled, launcher)?;
-                Decision::Kept {
-                    eager_ns,
-                    compiled_ns,
-                }
-            }
-            false => {
-                self.path.outcome = HotOutcome::Back;
-                self.path.regressions += 1;
-                self.change(id, Side::Eager, launcher)?;
-                Decision::Back {
-                    eager_ns,
-                    compiled_ns,
-                }
-            }
-        };
-        self.remember(id, decision);
-        Ok(())
-    }
-
-    fn fail(&mut self, id: LoopId, failure: CompileFailure) -> Stage {
-        self.path.outcome = HotOutcome::Failed;
-        self.path.note = Some(failure.reason.clone());
-        if failure.is_final {
-            self.refused = Some((id, failure.reason));
-        }
-        Stage::Settled
-    }
-
-    fn remember(&mut self, id: LoopId, decision: Decision) {
-        self.decision = Some((id, decision));
+/// The stage of a loop that was just found.
+fn watching(id: LoopId) -> Stage {
+    Stage::Watching {
+        id,
+        times: [None; 2],
+        look: 0,
     }
 }
 

@@ -98,20 +98,30 @@ pub struct Compiled {
     pub compile_ns: f64,
 }
 
+/// How much of a loop's iteration a program compiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Scope {
+    /// All of it.
+    Whole,
+    /// Parts that repeat in it, such as the equal layers of a model; all else runs as it does
+    /// operation by operation.
+    Parts,
+}
+
 /// Work for the thread.
 enum Order {
-    Plan(Planner),
-    /// The program that was planned last.
-    Compile,
+    Plan(Scope, Planner),
+    /// The program of this scope that was planned last.
+    Compile(Scope),
 }
 
 /// News of the thread.
 #[derive(Debug)]
 pub enum News {
     /// A program was planned.
-    Planned(Result<Planned, CompileFailure>),
-    /// The program that was planned last is ready.
-    Compiled(Result<Compiled, CompileFailure>),
+    Planned(Scope, Result<Planned, CompileFailure>),
+    /// A program that was planned is ready.
+    Compiled(Scope, Result<Compiled, CompileFailure>),
 }
 
 /// A thread that plans, and a process that compiles. Dropping it ends both; a kernel that is being
@@ -165,13 +175,13 @@ impl Background {
     }
 
     /// Has a program planned.
-    pub fn plan(&self, planner: Planner) {
-        self.order(Order::Plan(planner));
+    pub fn plan(&self, scope: Scope, planner: Planner) {
+        self.order(Order::Plan(scope, planner));
     }
 
-    /// Has the kernels of the program compiled that was planned last.
-    pub fn compile(&self) {
-        self.order(Order::Compile);
+    /// Has the kernels of the program compiled that was planned last, of this scope.
+    pub fn compile(&self, scope: Scope) {
+        self.order(Order::Compile(scope));
     }
 
     fn order(&self, order: Order) {
@@ -216,7 +226,10 @@ impl Background {
         while self.open.get() > 0 {
             let left = limit.saturating_sub(start.elapsed());
             let news = self.news.recv_timeout(left).ok()?;
-            if let News::Planned(Err(why)) | News::Compiled(Err(why)) = self.heard(news) {
+            // Without parts there may still be a program of the whole.
+            if let News::Planned(Scope::Whole, Err(why)) | News::Compiled(Scope::Whole, Err(why)) =
+                self.heard(news)
+            {
                 failure = Some(why);
             }
         }
@@ -285,24 +298,30 @@ impl Pipes {
 
     /// Follows orders until there are no more, or the process ended.
     fn work(&mut self, orders: &Receiver<Order>, told: &Sender<News>) {
-        let mut planned: Option<Program> = None;
+        let mut planned: [Option<Program>; 2] = [None, None];
         for order in orders {
             let news = match order {
-                Order::Plan(planner) => News::Planned(match timed(planner) {
-                    (Ok(program), plan_ns) => {
-                        let looked = self.look(&program, plan_ns);
-                        planned = Some(program);
-                        looked
-                    }
-                    (Err(refusal), _) => Err(CompileFailure {
-                        reason: refusal.to_string(),
-                        is_final: true,
-                    }),
-                }),
-                Order::Compile => News::Compiled(match planned.take() {
-                    Some(program) => self.compile(program),
-                    None => Err(ended()),
-                }),
+                Order::Plan(scope, planner) => {
+                    let made = match timed(planner) {
+                        (Ok(program), plan_ns) => {
+                            let looked = self.look(&program, plan_ns);
+                            planned[scope as usize] = Some(program);
+                            looked
+                        }
+                        (Err(refusal), _) => Err(CompileFailure {
+                            reason: refusal.to_string(),
+                            is_final: true,
+                        }),
+                    };
+                    News::Planned(scope, made)
+                }
+                Order::Compile(scope) => {
+                    let made = match planned[scope as usize].take() {
+                        Some(program) => self.compile(program),
+                        None => Err(ended()),
+                    };
+                    News::Compiled(scope, made)
+                }
             };
             if told.send(news).is_err() {
                 return;

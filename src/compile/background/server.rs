@@ -10,7 +10,7 @@ use sweeper_program::{KernelSource, Language};
 
 use super::{CompileFailure, Opening, Question, Reply};
 use crate::compile::CompileError;
-use crate::compile::kernels::{Kernels, Origin};
+use crate::compile::kernels::{Built, Kernels, Origin};
 use crate::compile::toolchain::Toolchain;
 use crate::device::Artifact;
 use crate::frames::{receive, send};
@@ -36,25 +36,33 @@ pub fn serve(
     let folder = opening.cache.as_ref().map(|place| place.dir.as_path());
     let cc = std::env::var_os("CC").map(Into::into);
     let toolchain = Toolchain::here(cc, folder.map(Path::as_ref));
-    let kernels = Kernels {
+    let cached = Kernels {
         toolchain: &toolchain,
-        cache: cache.as_ref().filter(|_| !opening.compiles_all),
+        cache: cache.as_ref(),
         device: &opening.device,
         limit: opening.limit,
         require_cached: false,
         stop,
     };
-    let mut prices = Prices::of(cache.as_ref(), &kernels, &opening.alike);
+    let kernels = Compilers {
+        anew: Kernels {
+            cache: cached.cache.filter(|_| !opening.compiles_all),
+            ..cached
+        },
+        cached,
+        running: &opening.alike,
+    };
+    let mut prices = Prices::of(cache.as_ref(), &kernels.cached, &opening.alike);
     let ready = Reply::Ready {
         compiler: toolchain.identity(opening.device.kind),
     };
     send(&mut replies, &ready)?;
-    warm_up(&kernels, &opening);
+    warm_up(&kernels.cached, &opening);
     while let Some(question) = receive::<Question>(&mut questions)? {
         let reply = match question {
             Question::Look(sources) => {
-                let missing = sources.iter().filter(|source| !kernels.is_cached(source));
-                let missing = missing.count();
+                let is_missing = |source: &&KernelSource| !kernels.of(source).is_cached(source);
+                let missing = sources.iter().filter(is_missing).count();
                 let rounds = missing.div_ceil(threads(opening.device.kind));
                 Reply::Looked {
                     missing,
@@ -75,6 +83,48 @@ pub fn serve(
         send(&mut replies, &reply)?;
     }
     Ok(())
+}
+
+/// How kernels are compiled.
+struct Compilers<'a> {
+    /// Those that the loop runs already: the cache has them.
+    cached: Kernels<'a>,
+    /// All others; without a cache, where all are to be compiled.
+    anew: Kernels<'a>,
+    running: &'a [KernelSource],
+}
+
+impl<'a> Compilers<'a> {
+    fn is_running(&self, source: &KernelSource) -> bool {
+        self.running.iter().any(|own| own.same_source(source))
+    }
+
+    fn of(&self, source: &KernelSource) -> &Kernels<'a> {
+        match self.is_running(source) {
+            true => &self.cached,
+            false => &self.anew,
+        }
+    }
+
+    /// Kernels in the order of their sources.
+    fn get_all(
+        &self,
+        sources: &[KernelSource],
+        threads: usize,
+    ) -> Vec<Result<Built, CompileError>> {
+        let is_running = |source: &&KernelSource| self.is_running(source);
+        let (running, others): (Vec<_>, Vec<_>) = sources.iter().partition(is_running);
+        let mut running = self
+            .cached
+            .get_all(&running, threads, &|_, _| {})
+            .into_iter();
+        let mut others = self.anew.get_all(&others, threads, &|_, _| {}).into_iter();
+        let next = |source| match is_running(&source) {
+            true => running.next(),
+            false => others.next(),
+        };
+        sources.iter().filter_map(next).collect()
+    }
 }
 
 /// Compiles a kernel for nothing: the first one makes NVRTC read its own files.
@@ -103,13 +153,12 @@ fn threads(kind: DeviceKind) -> usize {
 }
 
 fn compile(
-    kernels: &Kernels<'_>,
+    kernels: &Compilers<'_>,
     sources: &[KernelSource],
     kind: DeviceKind,
     prices: &mut Prices,
 ) -> Result<Vec<Artifact>, CompileFailure> {
-    let sources: Vec<&KernelSource> = sources.iter().collect();
-    let results = kernels.get_all(&sources, threads(kind), &|_, _| {});
+    let results = kernels.get_all(sources, threads(kind));
     let mut artifacts = Vec::with_capacity(results.len());
     for result in results {
         let built = result.map_err(|error| CompileFailure {

@@ -12,7 +12,7 @@ use super::special::{
 };
 use super::{Data, Setting};
 use crate::manifest::SCHEMA;
-use crate::manifest::settings::{Canonical, GB, Stopping};
+use crate::manifest::settings::{Canonical, GB, PartsRule, Stopping};
 
 /// Upper bound of processes for a point: more would take too long.
 const MAX_FRESH_STARTS: u32 = 1000;
@@ -357,6 +357,19 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
         },
     )
     .hashed("hot_memory"),
+    setting(
+        "measure.hot_parts",
+        "when `auto` compiles parts that repeat in a loop by themselves: where they pay and all of it does not yet, before all of it, or never",
+        &OneOf {
+            // Manifests without it are the runs that they were before there was this key.
+            get: |manifest| {
+                let rule = manifest.measure.auto.parts;
+                Some(rule).filter(|rule| *rule != PartsRule::Paid)
+            },
+            set: |manifest, rule| manifest.measure.auto.parts = rule,
+        },
+    )
+    .hashed("hot_parts"),
     setting(
         "measure.verify",
         "check outputs against the oracle",

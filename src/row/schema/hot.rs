@@ -78,8 +78,8 @@ macro_rules! always {
 pub(super) const HOT: &[Column] = &[
     text(
         "hot_outcome",
-        "end of the search for a program: `kept`, `back`, `remembered`, `undetected`, `parts`, \
-         `short`, `unpaid`, `worthless`, `compiling`, `trying` or `failed`",
+        "end of the search for a program: `kept`, `kept_parts`, `back`, `remembered`, `undetected`, \
+         `parts`, `short`, `unpaid`, `worthless`, `compiling`, `trying` or `failed`",
         LOOP,
     )
     .group(Group::Program)
@@ -108,6 +108,11 @@ pub(super) const HOT: &[Column] = &[
         "iteration in which the loop was found"
     ),
     whole!(
+        "hot_parts_at",
+        parts_at,
+        "first iteration that a program ran whose repeated parts alone are compiled"
+    ),
+    whole!(
         "hot_switched_at",
         switched_at,
         "first iteration that the compiled program ran"
@@ -115,7 +120,7 @@ pub(super) const HOT: &[Column] = &[
     counted!(
         "hot_replaced",
         replaced,
-        "iterations that the compiled program ran"
+        "iterations that compiled programs ran"
     ),
     counted!(
         "hot_regressions",
@@ -150,7 +155,7 @@ pub(super) const HOT: &[Column] = &[
     time!(
         "hot_compiled_ns",
         compiled_ns,
-        "time of an iteration of the compiled program, in turns with single operations"
+        "time of an iteration of the compiled program that was tried last, in turns with what ran before"
     ),
     always!("hot_total_ns", total_ns, "time of the whole loop"),
 ];

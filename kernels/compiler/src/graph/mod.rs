@@ -227,11 +227,16 @@ impl Graph {
         if self.open.is_some() {
             return add(self);
         }
-        self.groups.push(name.to_owned());
-        self.open = Some(GroupId(self.groups.len() as u32 - 1));
+        self.open = Some(self.new_group(name));
         let added = add(self);
         self.open = None;
         added
+    }
+
+    /// Adds a group without nodes.
+    pub(crate) fn new_group(&mut self, name: &str) -> GroupId {
+        self.groups.push(name.to_owned());
+        GroupId(self.groups.len() as u32 - 1)
     }
 
     /// For each node, the nodes that use it, ascending; one that uses it twice is listed once.

@@ -55,7 +55,7 @@ impl Definition {
             let input = input(&mut own, position.to_string(), node, Role::Input);
             stands_for.insert(operand, input);
         }
-        copy(graph, nodes, &mut own, &mut stands_for);
+        copy(graph, nodes, (&mut own, None), &mut stands_for);
         for (position, result) in results.iter().enumerate() {
             own.output(position.to_string(), stands_for[result], Role::Output);
         }
@@ -163,11 +163,11 @@ pub(super) fn input(into: &mut Graph, name: String, like: &Node, role: Role) -> 
 }
 
 /// Adds nodes of a graph to another one, operands as `stands_for` has them, where the new nodes
-/// are entered. Each group becomes a new one.
+/// are entered: to a group of that graph, or else each group becomes a new one.
 pub(super) fn copy(
     from: &Graph,
     nodes: &[NodeId],
-    into: &mut Graph,
+    (into, whole): (&mut Graph, Option<GroupId>),
     stands_for: &mut BTreeMap<NodeId, NodeId>,
 ) {
     let mut groups: BTreeMap<GroupId, GroupId> = BTreeMap::new();
@@ -179,13 +179,11 @@ pub(super) fn copy(
         for operand in &mut node.operands {
             *operand = stands_for[operand];
         }
-        node.group = node.group.map(|group| {
-            *groups.entry(group).or_insert_with(|| {
-                into.group(&from.groups()[group.0 as usize], |into| {
-                    GroupId(into.groups().len() as u32 - 1)
-                })
-            })
+        let own = node.group.filter(|_| whole.is_none()).map(|group| {
+            let name = &from.groups()[group.0 as usize];
+            *groups.entry(group).or_insert_with(|| into.new_group(name))
         });
+        node.group = whole.or(own);
         let new = into.append(node, None);
         stands_for.insert(id, new);
     }

@@ -73,6 +73,7 @@ mod follow;
 mod history;
 mod path;
 mod rebuild;
+mod repeats;
 mod trace;
 mod tracks;
 mod values;
@@ -85,6 +86,7 @@ use sweeper_program::Role;
 pub use definition::{Definition, Kind};
 pub use path::{Origin, Path, PathId, PathOperation, PathResult, Reference, Slot};
 pub use rebuild::PathGraph;
+pub use repeats::Repeat;
 pub(crate) use trace::trace_in_order;
 pub use trace::{Call, trace};
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::definition::{copy, input};
 use super::path::{Path, Reference};
-use crate::graph::{Graph, NodeId};
+use super::repeats::Repeat;
+use crate::graph::{Graph, GroupId, NodeId};
 use sweeper_program::Role;
 
 /// A path as a graph.
@@ -25,10 +26,27 @@ pub struct PathGraph {
 impl Path {
     /// The graph of one iteration.
     pub fn graph(&self) -> PathGraph {
+        self.grouped(Graph::new(), |_| None)
+    }
+
+    /// The graph of one iteration in which each repetition of some parts is a group:
+    /// [`crate::fuse::Policy::Eager`] fuses within parts, and leaves all else as it runs operation
+    /// by operation.
+    pub fn graph_by_parts(&self, repeats: &[Repeat]) -> PathGraph {
         let mut graph = Graph::new();
+        let mut groups = vec![None; self.operations().len()];
+        for operations in repeats.iter().flat_map(|repeat| repeat.repetitions()) {
+            groups[operations].fill(Some(graph.new_group("part")));
+        }
+        self.grouped(graph, |operation| groups[operation])
+    }
+
+    /// The graph of one iteration, added to a graph without nodes. Operations with a group of its
+    /// are parts of that one.
+    fn grouped(&self, mut graph: Graph, group: impl Fn(usize) -> Option<GroupId>) -> PathGraph {
         let mut values: BTreeMap<Reference, NodeId> = BTreeMap::new();
         let mut backward = None;
-        for (position, operation) in (0..).zip(self.operations()) {
+        for (position, operation) in (0u32..).zip(self.operations()) {
             let part = operation.definition.graph();
             if backward.is_none() && operation.definition.is_backward() {
                 backward = Some(graph.begin_pass());
@@ -45,7 +63,8 @@ impl Path {
                 stands_for.insert(given.node, value);
             }
             let nodes: Vec<NodeId> = part.ids().collect();
-            copy(part, &nodes, &mut graph, &mut stands_for);
+            let group = group(position as usize);
+            copy(part, &nodes, (&mut graph, group), &mut stands_for);
             for (result, output) in (0..).zip(part.outputs()) {
                 let own = Reference::Made {
                     operation: position,

@@ -66,6 +66,11 @@ pub trait Dispatcher: Send {
     /// names of the problem's.
     fn planner(&self, id: LoopId) -> Option<Planner>;
 
+    /// As [`Dispatcher::planner`], of the program in which parts that repeat within the iteration,
+    /// such as equal layers, are compiled, and all else runs as it does operation by operation.
+    /// Where nothing repeats it is refused.
+    fn planner_by_parts(&self, id: LoopId) -> Option<Planner>;
+
     /// A digest of a whole loop, equal for loops that differ in sizes of one bucket alone: their
     /// programs share all kernels.
     fn signature(&self, id: LoopId) -> Option<[u8; 32]>;

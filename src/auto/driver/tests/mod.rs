@@ -1,5 +1,8 @@
 //! Loops on a device whose time is a number, with a compiler that answers when it is told.
 
+mod parts;
+mod remembered;
+
 use std::ops::Range;
 use std::time::Duration;
 
@@ -92,6 +95,10 @@ impl Dispatcher for Three {
         Some(Box::new(|| Ok(Program::default())))
     }
 
+    fn planner_by_parts(&self, _id: LoopId) -> Option<Planner> {
+        Some(Box::new(|| Ok(Program::default())))
+    }
+
     fn bytes(&self, _id: LoopId) -> Option<Vec<u8>> {
         Some(vec![1])
     }
@@ -121,7 +128,11 @@ struct Clerk {
     asked: u32,
     work: Option<News>,
     planned: Planned,
+    /// The program of parts; without one nothing repeats.
+    parts: Option<Planned>,
     compiled: Result<(), CompileFailure>,
+    /// What was compiled.
+    asked_for: Vec<Scope>,
 }
 
 impl Clerk {
@@ -131,33 +142,48 @@ impl Clerk {
             patience: 5,
             asked: 0,
             work: None,
-            planned: Planned {
-                launches,
-                bytes,
-                missing: 1,
-                price_ns,
-                plan_ns: 10.0,
-            },
+            planned: planned([launches, bytes], price_ns),
+            parts: None,
             compiled: Ok(()),
+            asked_for: Vec::new(),
         }
     }
 }
 
+fn planned([launches, bytes]: [u64; 2], price_ns: f64) -> Planned {
+    Planned {
+        launches,
+        bytes,
+        missing: 1,
+        price_ns,
+        plan_ns: 10.0,
+    }
+}
+
 impl Helper for Clerk {
-    fn plan(&mut self, planner: Planner) {
+    fn plan(&mut self, scope: Scope, planner: Planner) {
         planner().unwrap();
         self.asked = 0;
-        self.work = Some(News::Planned(Ok(self.planned.clone())));
+        let nothing = || CompileFailure {
+            reason: "no part repeats".to_owned(),
+            is_final: true,
+        };
+        let planned = match scope {
+            Scope::Whole => Ok(self.planned.clone()),
+            Scope::Parts => self.parts.clone().ok_or_else(nothing),
+        };
+        self.work = Some(News::Planned(scope, planned));
     }
 
-    fn compile(&mut self) {
+    fn compile(&mut self, scope: Scope) {
         self.asked = 0;
+        self.asked_for.push(scope);
         let compiled = self.compiled.clone().map(|()| Compiled {
             program: Program::default(),
             artifacts: Vec::new(),
             compile_ns: 1000.0,
         });
-        self.work = Some(News::Compiled(compiled));
+        self.work = Some(News::Compiled(scope, compiled));
     }
 
     fn news(&mut self) -> Result<Option<News>, CompileFailure> {
@@ -171,11 +197,14 @@ impl Helper for Clerk {
 
 const EAGER: Prepared = Prepared(0);
 const COMPILED: Prepared = Prepared(1);
+/// The second program that is loaded.
+const SECOND: Prepared = Prepared(2);
 
 /// A device that counts launches, and on which each step takes its time.
 struct Counting {
     /// Time of a step, by program, in nanoseconds.
-    step_ns: [f64; 2],
+    step_ns: [f64; 3],
+    loaded: usize,
     now_ns: f64,
     moments: Vec<f64>,
     /// Steps in the order of their launches.
@@ -189,7 +218,10 @@ impl Launcher for Counting {
     fn prepare(&mut self, _job: Job<'_>) -> Result<Prepared, DeviceError> {
         match self.refuses {
             true => Err(DeviceError::Launch("too many registers".to_owned())),
-            false => Ok(COMPILED),
+            false => {
+                self.loaded += 1;
+                Ok(Prepared(self.loaded))
+            }
         }
     }
 
@@ -230,28 +262,32 @@ struct Run {
     launched: Vec<(Prepared, usize)>,
     /// Operations that were recorded.
     recorded: usize,
+    /// What was compiled.
+    asked_for: Vec<Scope>,
 }
 
 struct Setting {
     dispatcher: Three,
     clerk: Clerk,
-    step_ns: [f64; 2],
+    step_ns: [f64; 3],
     behind_ns: f64,
     refuses: bool,
     threshold: Option<u32>,
+    parts: PartsRule,
     refused: Vec<Refused>,
 }
 
 impl Setting {
     /// Half of the bytes: twice as fast.
-    fn new(step_ns: [f64; 2]) -> Self {
+    fn new([eager_ns, compiled_ns]: [f64; 2]) -> Self {
         Setting {
             dispatcher: Three::new(),
             clerk: Clerk::new([4, 500], 1e6),
-            step_ns,
+            step_ns: [eager_ns, compiled_ns, compiled_ns],
             behind_ns: 0.0,
             refuses: false,
             threshold: None,
+            parts: PartsRule::Paid,
             refused: vec![],
         }
     }
@@ -259,6 +295,7 @@ impl Setting {
     fn run(mut self, iterations: u32) -> Run {
         let mut launcher = Counting {
             step_ns: self.step_ns,
+            loaded: 0,
             now_ns: 0.0,
             moments: Vec::new(),
             launched: Vec::new(),
@@ -275,6 +312,7 @@ impl Setting {
             },
             launch_ns: 10.0,
             threshold: self.threshold,
+            parts: self.parts,
             refused: &self.refused,
         };
         let mut driver = Driver::new(bench, iterations);
@@ -283,6 +321,7 @@ impl Setting {
             driven: driver.finish(launcher.now_ns),
             launched: launcher.launched,
             recorded: self.dispatcher.recorded,
+            asked_for: self.clerk.asked_for,
         }
     }
 }
@@ -292,7 +331,16 @@ impl Run {
         self.driven.path.outcome
     }
 
-    /// Each iteration ran once, by one of both, with its steps in order.
+    /// What is to be remembered of the loop: programs, and whether each is faster.
+    fn decisions(&self) -> Vec<(Scope, bool)> {
+        let decisions = self.driven.decisions.iter();
+        let decisions = decisions.filter(|(id, _)| *id == LOOP);
+        decisions
+            .map(|(_, held)| (held.scope, held.is_faster))
+            .collect()
+    }
+
+    /// Each iteration ran once, by one of all, with its steps in order.
     fn assert_each_ran_once(&self, iterations: u32) {
         assert_eq!(self.launched.len(), 4 * iterations as usize);
         let mut by_program = 0;
@@ -300,7 +348,7 @@ impl Run {
             let program = iteration[0].0;
             let expected: Vec<_> = (0..4).map(|step| (program, step)).collect();
             assert_eq!(iteration, expected);
-            by_program += u32::from(program == COMPILED);
+            by_program += u32::from(program != EAGER);
         }
         assert_eq!(by_program, self.driven.path.replaced);
     }
@@ -324,8 +372,7 @@ fn a_faster_program_takes_over() {
         assert_eq!(path.regressions, 0);
         assert_eq!(path.eager_ns, Some(4e5));
         assert_eq!(path.compiled_ns, Some(2e5));
-        let kept = matches!(run.driven.decision, Some((LOOP, Decision::Kept { .. })));
-        assert!(kept, "it is remembered");
+        assert_eq!(run.decisions(), [(Scope::Whole, true)], "it is remembered");
         assert_eq!(run.driven.last, COMPILED);
     }
 }
@@ -339,8 +386,7 @@ fn a_program_that_is_not_faster_is_given_up() {
     assert_eq!(path.regressions, 1);
     assert!(path.replaced < 200, "{path:?}");
     assert_eq!(run.driven.last, EAGER);
-    let back = matches!(run.driven.decision, Some((LOOP, Decision::Back { .. })));
-    assert!(back, "it is remembered");
+    assert_eq!(run.decisions(), [(Scope::Whole, false)], "it is remembered");
 }
 
 #[test]
@@ -437,47 +483,4 @@ fn an_interrupted_iteration_runs_by_operations() {
     let run = setting.run(LONG);
     assert_eq!(run.outcome(), HotOutcome::Kept);
     run.assert_each_ran_once(LONG);
-}
-
-#[test]
-fn a_remembered_program_runs_from_the_first_iteration_on() {
-    let mut dispatcher = Three::new();
-    dispatcher.recorded = 6;
-    let mut clerk = Clerk::new([4, 500], 0.0);
-    let bench = Bench {
-        dispatcher: &mut dispatcher,
-        background: &mut clerk,
-        eager: EAGER,
-        eager_work: Work {
-            launches: 4,
-            bytes: 1000,
-        },
-        launch_ns: 10.0,
-        threshold: None,
-        refused: &[],
-    };
-    let decision = Decision::Kept {
-        eager_ns: 2.0,
-        compiled_ns: 1.0,
-    };
-    let loaded = Loaded {
-        id: LOOP,
-        program: COMPILED,
-    };
-    let driver = Driver::new(bench, 10);
-    let mut driver = driver.remembering(&decision, Some(loaded));
-    let mut launcher = Counting {
-        step_ns: [1.0, 1.0],
-        now_ns: 0.0,
-        moments: Vec::new(),
-        launched: Vec::new(),
-        behind_ns: 0.0,
-        refuses: false,
-    };
-    driver.run(&mut launcher).unwrap();
-    let driven = driver.finish(launcher.now_ns);
-    assert_eq!(driven.path.outcome, HotOutcome::Remembered);
-    assert_eq!(driven.path.switched_at, Some(1));
-    assert_eq!(driven.path.replaced, 10);
-    assert!(launcher.moments.is_empty(), "there is nothing to time");
 }
