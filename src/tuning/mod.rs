@@ -121,7 +121,7 @@ pub fn choices<'e>(rows: &[&'e Entry]) -> Vec<Choice<'e>> {
 fn choice<'e>(family: &'e str, rows: &[&'e Entry]) -> Option<Choice<'e>> {
     let measured = rows
         .iter()
-        .filter_map(|&row| Some((row, LogInterval::of(row)?)));
+        .filter_map(|&row| Some((row, LogInterval::of_first(row)?)));
     let mut measured: Vec<(&Entry, LogInterval)> = measured.collect();
     // Where none is left, those that stopped the others have failed since.
     let all_stopped = measured.iter().all(|(row, _)| is_outraced(row));
@@ -131,10 +131,10 @@ fn choice<'e>(family: &'e str, rows: &[&'e Entry]) -> Option<Choice<'e>> {
     let end = race::best_end(runners.iter().filter_map(|row| interval(row)));
     let contends = |row: &Entry| !is_out(row) && !race::is_above(interval(row), end);
     let mut contenders = runners.iter().filter(|row| contends(row));
-    let is_by_again = contenders.all(|row| time_again(row).is_some());
+    let is_by_again = contenders.all(|row| LogInterval::of_second(row).is_some());
     if is_by_again {
         for (row, time) in measured.iter_mut().filter(|(row, _)| contends(row)) {
-            *time = time_again(row).unwrap_or(*time);
+            *time = LogInterval::of_second(row).unwrap_or(*time);
         }
     }
     measured.sort_by(|(_, one), (_, other)| one.value.total_cmp(&other.value));
@@ -186,12 +186,6 @@ fn interval(entry: &Entry) -> Option<Interval> {
         high,
         coverage: times.coverage.unwrap_or(f64::NAN),
     })
-}
-
-/// The time of the second measurement.
-fn time_again(entry: &Entry) -> Option<LogInterval> {
-    let again = entry.again.as_ref().filter(|again| again.median_ns > 0.0)?;
-    Some(LogInterval::new(again.median_ns, again.interval()))
 }
 
 #[cfg(test)]
@@ -290,6 +284,17 @@ mod tests {
         ranked
             .map(|one| (one.entry.backend.to_string(), one.standing))
             .collect()
+    }
+
+    #[test]
+    fn the_luckiest_of_many_is_held_against_others_by_its_second_measurement() {
+        let first = row("f{a=1}", Some(90.0));
+        let value = |time: Option<LogInterval>| time.map(|time| time.value.exp().round());
+        assert_eq!(value(LogInterval::of(&first)), Some(90.0));
+        let both = again(first, 100.0);
+        assert_eq!(value(LogInterval::of(&both)), Some(100.0));
+        assert_eq!(value(LogInterval::of_first(&both)), Some(90.0));
+        assert!(LogInterval::of(&row("f{a=2}", None)).is_none());
     }
 
     #[test]

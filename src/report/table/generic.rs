@@ -67,7 +67,9 @@ pub(super) fn best_backend(request: &Request<'_>) -> Option<Table> {
     }
     table.notes.push(
         "best: the least geometric mean over `shapes`, those at which every backend was measured; it is \
-         the fastest at `fastest_at` of them, at `clearly_at` by more than the intervals of both"
+         the fastest at `fastest_at` of them, at `clearly_at` by more than the intervals of both. \
+         Configurations that were measured again count by their second measurement, as in all tables \
+         that compare"
             .to_owned(),
     );
     if table.rows.is_empty() {
