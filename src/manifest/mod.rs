@@ -56,6 +56,7 @@ mod starter;
 use sweeper_program::workload::WorkloadInfo;
 
 pub(crate) use build::Places;
+pub(crate) use wire::objection;
 pub use case::Case;
 pub use diagnostics::{Diagnostic, Diagnostics};
 pub(crate) use dimensions::{Misfit, fitted};

@@ -7,6 +7,7 @@ use crate::place::{Place, text};
 use crate::support::has_package;
 
 mod identity;
+mod flashinfer;
 mod judge;
 mod kernelbench;
 mod parity;
