@@ -87,7 +87,10 @@ fn write_sources(folder: &Path, sources: &[SourceText]) -> io::Result<()> {
     for source in sources {
         let path = folder.join(&source.path);
         fs::create_dir_all(path.parent().unwrap_or(folder))?;
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)?;
         file.write_all(source.text.as_bytes())?;
     }
     Ok(())

@@ -56,7 +56,6 @@ mod starter;
 use sweeper_program::workload::WorkloadInfo;
 
 pub(crate) use build::Places;
-pub(crate) use wire::objection;
 pub use case::Case;
 pub use diagnostics::{Diagnostic, Diagnostics};
 pub(crate) use dimensions::{Misfit, fitted};
@@ -75,6 +74,7 @@ pub use sources::Sources;
 pub use starter::STARTER;
 pub(crate) use text::At;
 pub(crate) use wire::WireText;
+pub(crate) use wire::objection;
 
 use crate::declared::Declared;
 use crate::identity::ManifestHash;

@@ -265,7 +265,8 @@ pub(crate) fn objection(name: &str) -> Option<&'static str> {
 
 /// Checks the name of an axis or a derived value: one that expressions can use.
 pub(super) fn name(cx: &mut Context<'_>, entry: &Entry) -> bool {
-    let Some(label) = objection(&entry.key) else {
+    let key = &entry.key;
+    let Some(label) = objection(key) else {
         return true;
     };
     cx.report(Code::Name, entry.key_at, format!("`{key}` can't be a name"))

@@ -44,7 +44,8 @@ impl Lines {
 
     /// Writes the keys of the case of a workload that follow its name.
     pub(super) fn write(&self, out: &mut String, case: &str) {
-        let distinct: Vec<Vec<String>> = (0..self.names.len()).map(|at| self.distinct(at)).collect();
+        let distinct: Vec<Vec<String>> =
+            (0..self.names.len()).map(|at| self.distinct(at)).collect();
         let points = distinct
             .iter()
             .try_fold(1usize, |all, values| all.checked_mul(values.len()));

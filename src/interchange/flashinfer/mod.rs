@@ -80,7 +80,10 @@ pub fn import(
     }
     let mut solutions: Vec<(&str, &Solution)> = Vec::new();
     for (path, solution) in all(&contents, |found| &found.solutions) {
-        if problems.iter().any(|problem| problem.definition.name == solution.definition) {
+        if problems
+            .iter()
+            .any(|problem| problem.definition.name == solution.definition)
+        {
             solutions.push((path, solution));
         } else {
             let reason = format!("its definition `{}` was not imported", solution.definition);
@@ -92,14 +95,17 @@ pub fn import(
         draft.write(problem, &solutions, is_alone);
     }
     for (path, found) in contents.iter().filter(|(_, found)| found.results > 0) {
-        let reason = format!("{} results of solutions: `sweeper run` makes new ones", found.results);
+        let reason = format!(
+            "{} results of solutions: `sweeper run` makes new ones",
+            found.results
+        );
         draft.left_out.add(path, None, reason);
     }
     Ok(draft.finished(interpreter))
 }
 
 /// Parts of all files, with the paths of their files.
-fn all<'c, T>(
+fn all<'c, T: 'c>(
     contents: &'c [(&'c str, Contents)],
     part: impl Fn(&'c Contents) -> &'c Vec<T>,
 ) -> impl Iterator<Item = (&'c str, &'c T)> {
@@ -124,7 +130,10 @@ impl Draft<'_> {
         before: &[Problem<'_>],
     ) -> Result<Problem<'c>, String> {
         let name = &definition.name;
-        if before.iter().any(|problem| problem.definition.name == *name) {
+        if before
+            .iter()
+            .any(|problem| problem.definition.name == *name)
+        {
             return Err(format!("another definition is called `{name}`"));
         }
         let mut problem = Problem::of(definition)?;
@@ -149,7 +158,12 @@ impl Draft<'_> {
         }
     }
 
-    fn write(&mut self, problem: &mut Problem<'_>, solutions: &[(&str, &Solution)], is_alone: bool) {
+    fn write(
+        &mut self,
+        problem: &mut Problem<'_>,
+        solutions: &[(&str, &Solution)],
+        is_alone: bool,
+    ) {
         let definition = problem.definition;
         let (text, function) = sources::reference(definition);
         let reference = SourceText {
@@ -163,7 +177,7 @@ impl Draft<'_> {
             true => self.names.of("reference"),
             false => self.names.of(&format!("{}_reference", problem.name)),
         };
-        let arguments = problem.backend(&path, sources::RUN, false);
+        let arguments = problem.backend(&path, sources::RUN, Some(false));
         let _ = write!(self.out, "\n[backend.{backend}]\n{arguments}");
         let own = solutions.iter();
         let own = own.filter(|(_, solution)| solution.definition == definition.name);
@@ -187,20 +201,17 @@ impl Draft<'_> {
         let (files, main, function) = sources::solution(solution, &name)?;
         let below = |path: &str| format!("{}/{path}", problem.name);
         let path = format!("{}/{}", self.folder, below(&main));
-        self.sources.extend(files.into_iter().map(|file| SourceText {
-            path: below(&file.path),
-            text: file.text,
-        }));
+        self.sources
+            .extend(files.into_iter().map(|file| SourceText {
+                path: below(&file.path),
+                text: file.text,
+            }));
         let _ = write!(self.out, "\n[backend.{name}]\n");
         if let Some(about) = solution.description.as_ref().or(solution.author.as_ref()) {
             let _ = writeln!(self.out, "about    = {}", quoted(about));
         }
-        let gets_outputs = spec.destination_passing_style.unwrap_or(true);
-        self.out.push_str(&problem.backend(&path, &function, gets_outputs));
-        if spec.destination_passing_style.is_none() {
-            self.out
-                .push_str("# ? the file does not say whether outputs are arguments, as by default\n");
-        }
+        let keys = problem.backend(&path, &function, spec.destination_passing_style);
+        self.out.push_str(&keys);
         Ok(())
     }
 

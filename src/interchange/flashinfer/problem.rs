@@ -61,17 +61,26 @@ impl<'d> Problem<'d> {
         }
         for (name, tensor) in tensors() {
             if dtype(tensor).is_none() {
-                return refused(format!("`{name}` is {}, a type that is not known here", tensor.dtype));
+                return refused(format!(
+                    "`{name}` is {}, a type that is not known here",
+                    tensor.dtype
+                ));
             }
             let mut axes = tensor.shape.iter().flatten();
             if let Some(axis) = axes.find(|axis| definition.axes.get(axis).is_none()) {
-                return refused(format!("`{name}` has an axis `{axis}`, which it does not declare"));
+                return refused(format!(
+                    "`{name}` has an axis `{axis}`, which it does not declare"
+                ));
             }
         }
         let mut outputs = definition.outputs.0.iter();
         match outputs.find(|(_, output)| output.shape.is_none()) {
-            Some((name, _)) => return refused(format!("its output `{name}` is a number, and no tensor")),
-            None if definition.outputs.0.is_empty() => return refused("it has no outputs".to_owned()),
+            Some((name, _)) => {
+                return refused(format!("its output `{name}` is a number, and no tensor"));
+            }
+            None if definition.outputs.0.is_empty() => {
+                return refused("it has no outputs".to_owned());
+            }
             None => {}
         }
         let mut problem = Problem {
@@ -80,7 +89,11 @@ impl<'d> Problem<'d> {
             lines: Lines::default(),
         };
         let numbers = problem.numbers().map(|(name, _)| name);
-        let names: Vec<String> = problem.varying().chain(numbers).map(str::to_owned).collect();
+        let names: Vec<String> = problem
+            .varying()
+            .chain(numbers)
+            .map(str::to_owned)
+            .collect();
         problem.lines.names = names;
         Ok(problem)
     }
@@ -113,7 +126,9 @@ impl<'d> Problem<'d> {
                 Content::Safetensors { .. } => {
                     return Err(format!("the input `{name}` is in a file of safetensors"));
                 }
-                Content::Other => return Err(format!("the contents of `{name}` are of no known kind")),
+                Content::Other => {
+                    return Err(format!("the contents of `{name}` are of no known kind"));
+                }
                 Content::Scalar { .. } if input.shape.is_some() => {
                     return Err(format!("the input `{name}` is a tensor, and no number"));
                 }
@@ -161,13 +176,30 @@ impl<'d> Problem<'d> {
             let default = default.map_or_else(String::new, |value| format!(", default = {value}"));
             let _ = writeln!(out, "params.{name} = {{ {}{default} }}", values_of(input));
         }
-        for (name, input) in definition.inputs.0.iter().filter(|(_, input)| input.shape.is_some()) {
+        for (name, input) in definition
+            .inputs
+            .0
+            .iter()
+            .filter(|(_, input)| input.shape.is_some())
+        {
             let (fill, doubt) = fill(definition, name, input);
-            let _ = writeln!(out, "inputs.{name} = {{ {}{fill} }}{doubt}", declared(input));
+            let _ = writeln!(
+                out,
+                "inputs.{name} = {{ {}{fill} }}{doubt}",
+                declared(input)
+            );
         }
         for (name, output) in &definition.outputs.0 {
             let _ = writeln!(out, "outputs.{name} = {{ {} }}", declared(output));
         }
+        let (_, comments) = self.requirements();
+        out.push_str(&comments);
+        self.write_check(out, path, function);
+    }
+
+    /// Writes how outputs are judged.
+    fn write_check(&self, out: &mut String, path: &str, function: &str) {
+        let definition = self.definition;
         if definition.op_type == SAMPLING {
             out.push_str(
                 "check = { reference = \"none\" }   # ? results are drawn: FlashInfer-Bench \
@@ -175,18 +207,28 @@ impl<'d> Problem<'d> {
             );
             return;
         }
-        let path = quoted(path);
-        let reference = format!("reference = {{ python = {path}, entry = \"{function}\" }}");
-        let _ = match self.tolerance() {
-            None => writeln!(out, "check = {{ {reference} }}"),
-            Some(tolerance) => writeln!(
-                out,
-                "check = {{ {reference}, tolerance = {tolerance} }}   # ? FlashInfer-Bench: each \
-                 element, where both absolute and relative; here a relative L2 norm"
-            ),
+        // Without `args` a reference gets all tensors, and no numbers.
+        let args = match self.numbers().next() {
+            Some(_) => format!(", args = [{}]", names(&definition.inputs.0).join(", ")),
+            None => String::new(),
         };
-        if ["cuda", ".to(\"", "device="].iter().any(|word| definition.reference.contains(word)) {
-            out.push_str("# ? the reference names a device: as `check.reference` it is called on a CPU\n");
+        let path = quoted(path);
+        let reference = format!("{{ python = {path}, entry = \"{function}\"{args} }}");
+        let _ = writeln!(out, "check.reference = {reference}");
+        if let Some(tolerance) = self.tolerance() {
+            let _ = writeln!(
+                out,
+                "check.tolerance = {tolerance}   # ? in FlashInfer-Bench the absolute and the \
+                 relative error of an element, here a relative L2 norm"
+            );
+        }
+        if ["cuda", "device="]
+            .iter()
+            .any(|word| definition.reference.contains(word))
+        {
+            out.push_str(
+                "# ? the reference names a device: as `check.reference` it is called on a CPU\n",
+            );
         }
     }
 
@@ -205,11 +247,9 @@ impl<'d> Problem<'d> {
         Some(format!("{{ {} }}", norms.collect::<Vec<_>>().join(", ")))
     }
 
-    /// The keys of a backend that is `function` of the source at `path`.
-    pub(super) fn backend(&self, path: &str, function: &str, gets_outputs: bool) -> String {
-        let names = |tensors: &[(String, Tensor)]| -> Vec<String> {
-            tensors.iter().map(|(name, _)| quoted(name)).collect()
-        };
+    /// The keys of a backend that is `function` of the source at `path`. It gets outputs as
+    /// arguments, or returns them; it gets them, with a doubt, where that is not said.
+    pub(super) fn backend(&self, path: &str, function: &str, gets_outputs: Option<bool>) -> String {
         let mut args = names(&self.definition.inputs.0);
         let outputs = names(&self.definition.outputs.0);
         let mut out = format!(
@@ -222,12 +262,24 @@ impl<'d> Problem<'d> {
                 false => "numpy",
             }
         );
-        if gets_outputs {
+        if gets_outputs != Some(false) {
             args.extend(outputs);
-            let _ = writeln!(out, "args     = [{}]", args.join(", "));
+            let doubt = match gets_outputs {
+                Some(_) => "",
+                None => {
+                    "   # ? the file does not say whether outputs are arguments: by default they are"
+                }
+            };
+            let _ = writeln!(out, "args     = [{}]{doubt}", args.join(", "));
         } else {
             let _ = writeln!(out, "args     = [{}]", args.join(", "));
             let _ = writeln!(out, "returns  = [{}]", outputs.join(", "));
+        }
+        let (required, _) = self.requirements();
+        if !required.is_empty() {
+            let required = required.into_iter().map(quoted);
+            let required: Vec<String> = required.collect();
+            let _ = writeln!(out, "require  = [{}]", required.join(", "));
         }
         if self.definition.op_type == SAMPLING {
             out.push_str("deterministic = false\n");
@@ -241,24 +293,29 @@ impl<'d> Problem<'d> {
         let _ = write!(out, "\n[case.{name}]\nworkload = \"{name}\"\n");
         if self.lines.rows.is_empty() {
             for axis in &self.lines.names {
-                let _ = writeln!(out, "grid.{axis} = 1   # ? no workload was imported that has a value");
+                let _ = writeln!(
+                    out,
+                    "grid.{axis} = 1   # ? no workload was imported that has a value"
+                );
             }
         } else {
             self.lines.write(out, name);
         }
+    }
+
+    /// The constraints that are conditions of axes, which every backend has, and a comment for each
+    /// of the others.
+    fn requirements(&self) -> (Vec<&'d str>, String) {
+        let (mut kept, mut comments) = (Vec::new(), String::new());
         for constraint in self.definition.constraints.iter().flatten() {
             match self.condition(constraint) {
-                Ok(()) => {
-                    let _ = write!(
-                        out,
-                        "\n[[case.{name}.exclude]]\nwhen   = {}\nreason = {}\n",
-                        quoted(&format!("not ({constraint})")),
-                        quoted(&format!("the definition wants {constraint}"))
-                    );
+                Ok(()) => kept.push(constraint.as_str()),
+                Err(why) => {
+                    let _ = writeln!(comments, "# ? left out, {why}: {}", quoted(constraint));
                 }
-                Err(why) => _ = writeln!(out, "# ? left out, {why}: {}", quoted(constraint)),
             }
         }
+        (kept, comments)
     }
 
     /// Whether a constraint is a condition of axes.
@@ -272,6 +329,11 @@ impl<'d> Problem<'d> {
         });
         unknown.map_or(Ok(()), |name| Err(format!("`{name}` is no axis")))
     }
+}
+
+/// Names, as TOML.
+fn names(tensors: &[(String, Tensor)]) -> Vec<String> {
+    tensors.iter().map(|(name, _)| quoted(name)).collect()
 }
 
 /// The type of a tensor's elements, or of a number.

@@ -30,10 +30,14 @@ pub(super) fn reference(definition: &Definition) -> (String, &'static str) {
         [one] => format!("({one},)"),
         all => format!("({})", all.join(", ")),
     };
-    let inputs = definition.inputs.0.iter().map(|(_, input)| match input.shape {
-        Some(_) => format!("torch.{}", input.dtype),
-        None => "None".to_owned(),
-    });
+    let inputs = definition
+        .inputs
+        .0
+        .iter()
+        .map(|(_, input)| match input.shape {
+            Some(_) => format!("torch.{}", input.dtype),
+            None => "None".to_owned(),
+        });
     let outputs = definition.outputs.0.iter();
     let types = outputs.clone().map(|(_, output)| {
         let is_real = output.dtype.contains("float");
@@ -107,7 +111,11 @@ pub(super) fn solution(
             path: format!("{name}/{}", file.path),
             text: file.content.clone(),
         });
-        return Ok((files.collect(), format!("{name}/{main}"), function.to_owned()));
+        return Ok((
+            files.collect(),
+            format!("{name}/{main}"),
+            function.to_owned(),
+        ));
     }
     let package = format!("{name}_package");
     let mut files = packaged(solution, &package);
@@ -132,7 +140,9 @@ fn packaged(solution: &Solution, package: &str) -> Vec<SourceText> {
         texts.insert(path, file.content.clone());
     }
     let files = texts.into_iter();
-    files.map(|(path, text)| SourceText { path, text }).collect()
+    files
+        .map(|(path, text)| SourceText { path, text })
+        .collect()
 }
 
 /// Whether a path leads to no place above its folder.

@@ -45,15 +45,16 @@ fn a_dataset_becomes_a_manifest_and_what_is_left_out_is_named() {
         "params.width = { int = [24, 24], default = 24 }",
         "inputs.x = { dtype = \"f32\", shape = [\"batch\", \"width\"] }",
         "outputs.top = { dtype = \"i32\", shape = [\"batch\"] }",
-        "tolerance = { out = 1e-2 } }   # ? FlashInfer-Bench: each element",
+        "check.reference = { python = \"all_sources/scaled_rows/reference.py\", entry = \"run\", args = \
+         [\"x\", \"weight\", \"scale\"] }",
+        "check.tolerance = { out = 1e-2 }   # ? in FlashInfer-Bench the absolute",
         "params.eps = { float = [-3.4e38, 3.4e38], default = 1e-6 }",
-        "args     = [\"x\", \"weight\", \"scale\", \"out\", \"top\"]\n\
-         # ? the file does not say whether outputs are arguments, as by default",
+        "args     = [\"x\", \"weight\", \"scale\", \"out\", \"top\"]   # ? the file does not say",
         "python   = \"all_sources/scaled_rows/rows_returned.py\"",
         "returns  = [\"out\", \"top\"]",
         "grid.batch_size = [1, 4, 33]",
         "[[case.scaled_rows.zip]]\naxes.batch = [8, 40, 40]\naxes.scale = [0.5, 0.5, 3.0]",
-        "when   = \"not (width % 8 == 0)\"",
+        "require  = [\"width % 8 == 0\"]",
         "# ? left out, there is no function `len`",
         "#   traces/definitions/quantized.json: the definition `quantized`: `A` is float8_e4m3fn, a \
          type that is not known here",
