@@ -8,6 +8,7 @@ use crate::support::has_package;
 
 mod identity;
 mod flashinfer;
+mod inputs_from;
 mod judge;
 mod kernelbench;
 mod parity;
