@@ -2,7 +2,7 @@
 //! manifest.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -59,7 +59,7 @@ pub(super) fn import_flashinfer(args: &TraceArgs, screen: &Screen) -> Exit {
     let output = output.unwrap_or_else(|| args.paths[0].with_extension("toml"));
     let stem = output.file_stem().unwrap_or_default().to_string_lossy();
     let folder = format!("{stem}_sources");
-    let imported = match flashinfer::import(args.python.as_deref(), &found, &folder) {
+    let imported = match flashinfer::import(args.python.as_deref(), &found, &folder, &locate) {
         Ok(imported) => imported,
         Err(reason) => {
             screen.error(&format!("nothing to import: {reason}"));
@@ -79,6 +79,25 @@ pub(super) fn import_flashinfer(args: &TraceArgs, screen: &Screen) -> Exit {
         return shown(&folder, &error);
     }
     write_manifest(&output, &imported.manifest, screen)
+}
+
+/// What a file begins with that stands for one that was not fetched.
+const POINTER: &[u8] = b"version https://git-lfs";
+
+/// The absolute path of a file that the file at `from` names: relative to the folder of a dataset,
+/// which is one of those around.
+fn locate(from: &str, named: &str) -> Result<String, String> {
+    let from = std::path::absolute(from).map_err(|error| error.to_string())?;
+    let mut folders = from.ancestors().skip(1).map(|folder| folder.join(named));
+    let path = folders
+        .find(|path| path.is_file())
+        .ok_or("it is in no folder around this one")?;
+    let mut begin = [0; POINTER.len()];
+    let mut file = files::open(&path).map_err(|error| error.to_string())?;
+    if file.read_exact(&mut begin).is_ok() && begin == *POINTER {
+        return Err("it is a pointer of Git LFS: `git lfs pull` fetches it".to_owned());
+    }
+    Ok(path.to_string_lossy().into_owned())
 }
 
 /// Writes sources into a folder that does not exist.

@@ -22,12 +22,19 @@ impl Lines {
         }
     }
 
+    /// Takes out a parameter.
+    pub(super) fn remove(&mut self, name: &str) {
+        if let Some(at) = self.names.iter().position(|held| held == name) {
+            self.names.remove(at);
+            self.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+        }
+    }
+
     /// Takes out a parameter that has one value in all lines; that value.
     pub(super) fn take_constant(&mut self, name: &str) -> Option<String> {
         let at = self.names.iter().position(|held| held == name)?;
         let [value] = self.distinct(at).try_into().ok()?;
-        self.names.remove(at);
-        self.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+        self.remove(name);
         Some(value)
     }
 

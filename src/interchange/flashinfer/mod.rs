@@ -4,6 +4,7 @@
 //! left out stands at its end with the reason.
 
 mod cases;
+mod inputs;
 mod problem;
 mod schema;
 mod sources;
@@ -37,7 +38,7 @@ pub struct Imported {
 }
 
 /// The manifest of all that can be imported from `files`. `folder` is that of the sources, as the
-/// manifest names it.
+/// manifest names it; `locate` finds a file that one of `files`, the first path, names by the second.
 ///
 /// # Errors
 /// A sentence: there is no definition that can be imported.
@@ -45,6 +46,7 @@ pub fn import(
     interpreter: Option<&str>,
     files: &[TraceFile],
     folder: &str,
+    locate: &dyn Fn(&str, &str) -> Result<String, String>,
 ) -> Result<Imported, String> {
     let contents = files.iter();
     let contents: Vec<(&str, Contents)> = contents
@@ -76,7 +78,7 @@ pub fn import(
         });
     }
     for (path, (line, trace)) in all(&contents, |found| &found.workloads) {
-        draft.workload(&mut problems, (path, *line), trace);
+        draft.workload(&mut problems, (path, *line), trace, locate);
     }
     let mut solutions: Vec<(&str, &Solution)> = Vec::new();
     for (path, solution) in all(&contents, |found| &found.solutions) {
@@ -146,11 +148,17 @@ impl Draft<'_> {
     }
 
     /// Adds a line to the problem of its definition.
-    fn workload(&mut self, problems: &mut [Problem<'_>], (path, at): (&str, usize), trace: &Trace) {
+    fn workload(
+        &mut self,
+        problems: &mut [Problem<'_>],
+        (path, at): (&str, usize),
+        trace: &Trace,
+        locate: &dyn Fn(&str, &str) -> Result<String, String>,
+    ) {
         let name = &trace.definition;
         let mut known = problems.iter_mut();
         let result = match known.find(|problem| problem.definition.name == *name) {
-            Some(problem) => problem.add(&trace.workload),
+            Some(problem) => problem.add(&trace.workload, |file| locate(path, file)),
             None => Err(format!("the definition `{name}` was not imported")),
         };
         if let Err(reason) = result {
@@ -172,7 +180,15 @@ impl Draft<'_> {
         };
         let path = format!("{}/{}", self.folder, reference.path);
         self.sources.push(reference);
-        problem.write_workload(&mut self.out, &path, function);
+        let inputs = problem.inputs_source().map(|text| SourceText {
+            path: format!("{}/inputs.py", problem.name),
+            text,
+        });
+        let inputs_from = inputs
+            .as_ref()
+            .map(|source| format!("{}/{}", self.folder, source.path));
+        self.sources.extend(inputs);
+        problem.write_workload(&mut self.out, (&path, function), inputs_from.as_deref());
         let backend = match is_alone {
             true => self.names.of("reference"),
             false => self.names.of(&format!("{}_reference", problem.name)),

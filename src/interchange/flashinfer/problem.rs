@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 use sweeper_program::Dtype;
 
 use super::cases::Lines;
+use super::inputs::{self, Stored};
 use super::schema::{Axis, Content, Definition, Tensor, Workload};
 use super::sources;
 use crate::expression::Tree;
@@ -21,15 +22,26 @@ const MOST: i64 = i32::MAX as i64;
 const TOLERANCE: &str = "1e-2";
 
 /// The category of definitions whose results are drawn.
-const SAMPLING: &str = "sampling";
+pub(super) const SAMPLING: &str = "sampling";
+
+/// The input of such a definition whose rows have the sum 1.
+pub(super) const PROBABILITIES: &str = "probs";
+
+/// The parameter that says which workload's files inputs are in.
+const LINE: &str = "line";
 
 /// A definition that can be imported, and its workloads.
 pub(super) struct Problem<'d> {
     pub(super) definition: &'d Definition,
     /// The name of its workload.
     pub(super) name: String,
-    /// Values of its axes that vary and of its numbers.
+    /// Values of its axes that vary, of its numbers, and of the parameter that tells inputs in files
+    /// apart.
     lines: Lines,
+    /// The name of that parameter.
+    line: String,
+    /// Inputs in files, for each value of it.
+    stored: Vec<Stored>,
 }
 
 impl<'d> Problem<'d> {
@@ -38,60 +50,23 @@ impl<'d> Problem<'d> {
     /// # Errors
     /// A sentence: why it can't be imported.
     pub(super) fn of(definition: &'d Definition) -> Result<Self, String> {
-        let name = &definition.name;
-        let refused = |reason: String| Err(format!("the definition `{name}`: {reason}"));
-        let has_run = |line: &str| {
-            let rest = line.strip_prefix("def ").map(str::trim_start);
-            let rest = rest.and_then(|rest| rest.strip_prefix(sources::RUN));
-            rest.is_some_and(|rest| rest.trim_start().starts_with('('))
-        };
-        if !definition.reference.lines().any(has_run) {
-            return refused("its reference has no function `run`".to_owned());
-        }
-        let mut names = BTreeSet::new();
-        let tensors = || definition.inputs.0.iter().chain(&definition.outputs.0);
-        let all = definition.axes.0.iter().map(|(name, _)| name);
-        for name in all.chain(tensors().map(|(name, _)| name)) {
-            if let Some(why) = objection(name) {
-                return refused(format!("`{name}` can't be a name here: {why}"));
-            }
-            if !names.insert(name) {
-                return refused(format!("`{name}` is the name of two things"));
-            }
-        }
-        for (name, tensor) in tensors() {
-            if dtype(tensor).is_none() {
-                return refused(format!(
-                    "`{name}` is {}, a type that is not known here",
-                    tensor.dtype
-                ));
-            }
-            let mut axes = tensor.shape.iter().flatten();
-            if let Some(axis) = axes.find(|axis| definition.axes.get(axis).is_none()) {
-                return refused(format!(
-                    "`{name}` has an axis `{axis}`, which it does not declare"
-                ));
-            }
-        }
-        let mut outputs = definition.outputs.0.iter();
-        match outputs.find(|(_, output)| output.shape.is_none()) {
-            Some((name, _)) => {
-                return refused(format!("its output `{name}` is a number, and no tensor"));
-            }
-            None if definition.outputs.0.is_empty() => {
-                return refused("it has no outputs".to_owned());
-            }
-            None => {}
+        if let Some(reason) = refusal(definition) {
+            return Err(format!("the definition `{}`: {reason}", definition.name));
         }
         let mut problem = Problem {
             definition,
             name: String::new(),
             lines: Lines::default(),
+            line: match definition.names().any(|name| name == LINE) {
+                true => format!("workload_{LINE}"),
+                false => LINE.to_owned(),
+            },
+            stored: Vec::new(),
         };
         let numbers = problem.numbers().map(|(name, _)| name);
-        let names: Vec<String> = problem
-            .varying()
-            .chain(numbers)
+        let names = problem.varying().chain(numbers);
+        let names: Vec<String> = names
+            .chain([problem.line.as_str()])
             .map(str::to_owned)
             .collect();
         problem.lines.names = names;
@@ -112,19 +87,27 @@ impl<'d> Problem<'d> {
         inputs.map(|(name, input)| (name.as_str(), input))
     }
 
-    /// Adds a workload.
+    /// Adds a workload; `locate` finds the files of inputs.
     ///
     /// # Errors
     /// A sentence: why it can't be imported.
-    pub(super) fn add(&mut self, workload: &Workload) -> Result<(), String> {
+    pub(super) fn add(
+        &mut self,
+        workload: &Workload,
+        locate: impl Fn(&str) -> Result<String, String>,
+    ) -> Result<(), String> {
+        let mut stored = Stored::new();
         for (name, content) in &workload.inputs {
             let input = self.definition.inputs.get(name);
             let Some(input) = input else {
                 return Err(format!("the definition has no input `{name}`"));
             };
             match content {
-                Content::Safetensors { .. } => {
-                    return Err(format!("the input `{name}` is in a file of safetensors"));
+                Content::Safetensors { path, tensor_key } => {
+                    let path = locate(path);
+                    let path =
+                        path.map_err(|why| format!("the file of its input `{name}`: {why}"))?;
+                    stored.insert(name.clone(), (path, tensor_key.clone()));
                 }
                 Content::Other => {
                     return Err(format!("the contents of `{name}` are of no known kind"));
@@ -152,12 +135,42 @@ impl<'d> Problem<'d> {
             };
             row.push(value);
         }
+        let known = self.stored.iter().position(|held| *held == stored);
+        let line = known.unwrap_or(self.stored.len());
+        if known.is_none() {
+            self.stored.push(stored);
+        }
+        row.push(line.to_string());
         self.lines.add(row);
         Ok(())
     }
 
-    /// Writes `[workload.X]`, whose reference is `function` of the source at `path`.
-    pub(super) fn write_workload(&mut self, out: &mut String, path: &str, function: &str) {
+    /// The source that makes its inputs, where fills can't.
+    pub(super) fn inputs_source(&mut self) -> Option<String> {
+        let definition = self.definition;
+        let is_sampling = definition.op_type == SAMPLING;
+        let needs_sum = is_sampling && definition.inputs.get(PROBABILITIES).is_some();
+        if self.stored.iter().all(Stored::is_empty) {
+            self.stored.clear();
+            self.lines.remove(&self.line);
+            if !needs_sum {
+                return None;
+            }
+        }
+        if self.stored.is_empty() {
+            self.stored.push(Stored::new());
+        }
+        Some(inputs::source(definition, &self.line, &self.stored))
+    }
+
+    /// Writes `[workload.X]`, whose reference is `function` of the source at `path`, and whose inputs
+    /// another source makes.
+    pub(super) fn write_workload(
+        &mut self,
+        out: &mut String,
+        (path, function): (&str, &str),
+        inputs_from: Option<&str>,
+    ) {
         let definition = self.definition;
         let _ = write!(out, "\n[workload.{}]\n", self.name);
         if let Some(about) = &definition.description {
@@ -176,18 +189,38 @@ impl<'d> Problem<'d> {
             let default = default.map_or_else(String::new, |value| format!(", default = {value}"));
             let _ = writeln!(out, "params.{name} = {{ {}{default} }}", values_of(input));
         }
+        if inputs_from.is_some() {
+            // Where no file tells workloads apart, it has one value.
+            let last = self.stored.len() - 1;
+            let default = match last {
+                0 => ", default = 0",
+                _ => "",
+            };
+            let line = self.line.clone();
+            if last == 0 {
+                self.lines.remove(&line);
+            }
+            let _ = writeln!(out, "params.{line} = {{ int = [0, {last}]{default} }}");
+        }
         for (name, input) in definition
             .inputs
             .0
             .iter()
             .filter(|(_, input)| input.shape.is_some())
         {
-            let (fill, doubt) = fill(definition, name, input);
+            let (fill, doubt) = match inputs_from {
+                Some(_) => ("", ""),
+                None => fill(input),
+            };
             let _ = writeln!(
                 out,
                 "inputs.{name} = {{ {}{fill} }}{doubt}",
                 declared(input)
             );
+        }
+        if let Some(path) = inputs_from {
+            let function = format!("{path}:{}", inputs::GENERATE);
+            let _ = writeln!(out, "inputs_from = {}", quoted(&function));
         }
         for (name, output) in &definition.outputs.0 {
             let _ = writeln!(out, "outputs.{name} = {{ {} }}", declared(output));
@@ -222,12 +255,12 @@ impl<'d> Problem<'d> {
                  relative error of an element, here a relative L2 norm"
             );
         }
-        if ["cuda", "device="]
+        if ["\"cuda", "'cuda", ".cuda("]
             .iter()
             .any(|word| definition.reference.contains(word))
         {
             out.push_str(
-                "# ? the reference names a device: as `check.reference` it is called on a CPU\n",
+                "# ? the reference names a GPU: as `check.reference` it is called on a CPU\n",
             );
         }
     }
@@ -331,6 +364,47 @@ impl<'d> Problem<'d> {
     }
 }
 
+/// Why a definition can't be imported, if so.
+fn refusal(definition: &Definition) -> Option<String> {
+    let has_run = |line: &str| {
+        let rest = line.strip_prefix("def ").map(str::trim_start);
+        let rest = rest.and_then(|rest| rest.strip_prefix(sources::RUN));
+        rest.is_some_and(|rest| rest.trim_start().starts_with('('))
+    };
+    if !definition.reference.lines().any(has_run) {
+        return Some("its reference has no function `run`".to_owned());
+    }
+    let mut names = BTreeSet::new();
+    for name in definition.names() {
+        if let Some(why) = objection(name) {
+            return Some(format!("`{name}` can't be a name here: {why}"));
+        }
+        if !names.insert(name) {
+            return Some(format!("`{name}` is the name of two things"));
+        }
+    }
+    for (name, tensor) in definition.inputs.0.iter().chain(&definition.outputs.0) {
+        if dtype(tensor).is_none() {
+            let dtype = &tensor.dtype;
+            return Some(format!(
+                "`{name}` is {dtype}, a type that is not known here"
+            ));
+        }
+        let mut axes = tensor.shape.iter().flatten();
+        if let Some(axis) = axes.find(|axis| definition.axes.get(axis).is_none()) {
+            return Some(format!(
+                "`{name}` has an axis `{axis}`, which it does not declare"
+            ));
+        }
+    }
+    let mut outputs = definition.outputs.0.iter();
+    match outputs.find(|(_, output)| output.shape.is_none()) {
+        Some((name, _)) => Some(format!("its output `{name}` is a number, and no tensor")),
+        None if definition.outputs.0.is_empty() => Some("it has no outputs".to_owned()),
+        None => None,
+    }
+}
+
 /// Names, as TOML.
 fn names(tensors: &[(String, Tensor)]) -> Vec<String> {
     tensors.iter().map(|(name, _)| quoted(name)).collect()
@@ -360,14 +434,8 @@ fn declared(tensor: &Tensor) -> String {
 }
 
 /// The key of a random fill where it is not about normal, and a doubt about it.
-fn fill(definition: &Definition, name: &str, input: &Tensor) -> (&'static str, &'static str) {
+fn fill(input: &Tensor) -> (&'static str, &'static str) {
     let dtype = dtype(input);
-    if definition.op_type == SAMPLING && name == "probs" {
-        return (
-            ", fill = { uniform = [0, 1] }",
-            "   # ? rows of probabilities in FlashInfer-Bench, here without a sum of 1",
-        );
-    }
     let doubt = "   # ? whole numbers by chance, as in FlashInfer-Bench: are they indices?";
     match dtype {
         Some(Dtype::Bool) => (", fill = { integers = [0, 1] }", ""),

@@ -24,6 +24,15 @@ pub(super) struct Definition {
     pub(super) constraints: Option<Vec<String>>,
 }
 
+impl Definition {
+    /// The names of axes, inputs and outputs.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let axes = self.axes.0.iter().map(|(name, _)| name.as_str());
+        let tensors = self.inputs.0.iter().chain(&self.outputs.0);
+        axes.chain(tensors.map(|(name, _)| name.as_str()))
+    }
+}
+
 /// An extent of tensors.
 #[derive(Debug, serde::Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]

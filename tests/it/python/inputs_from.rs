@@ -314,6 +314,52 @@ repeats = 25
 }
 
 #[test]
+fn tensors_of_pytorch_are_inputs_as_well() {
+    if !has_package("torch", "torch") {
+        return;
+    }
+    let source = "\
+import torch
+def make(n, seed):
+    random = torch.Generator().manual_seed(seed)
+    kept = torch.rand(n, generator=random) < 0.5
+    return torch.randn(n, generator=random).to(torch.bfloat16), kept
+def masked(x, kept):
+    return torch.where(kept, x, 0)
+";
+    let place = Place::new(
+        "schema = 1
+[python]
+exe = \"${SWEEPER_PYTHON:-python3}\"
+[workload.masked]
+params.n = { int = [1, 1000000] }
+inputs.x = { dtype = \"bf16\", shape = [\"n\"] }
+inputs.kept = { dtype = \"bool\", shape = [\"n\"] }
+inputs_from = \"make.py:make\"
+outputs.y = { dtype = \"bf16\", shape = [\"n\"] }
+check = { reference = { expr = \"x * kept\" }, tolerance = \"exact\" }
+[backend.masked]
+workload = \"masked\"
+python = \"make.py\"
+entry = \"masked\"
+args = [\"x\", \"kept\"]
+returns = [\"y\"]
+[case.masked]
+workload = \"masked\"
+grid.n = 1000
+[device]
+use = \"cpu\"
+[measure]
+repeats = 25
+",
+    );
+    fs::write(place.path("make.py"), source).unwrap();
+    let ran = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&ran), 0, "{}", text(&ran));
+    assert_eq!(columns(&place, "checked"), ["full"]);
+}
+
+#[test]
 fn the_source_is_part_of_the_problem_and_other_inputs_are_told_by_a_rerun() {
     if !has_package("numpy", "numpy") {
         return;
