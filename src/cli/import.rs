@@ -25,7 +25,8 @@ pub enum ImportVerb {
     T4(ImportArgs),
     /// Problems of KernelBench and candidates for them: files of Python, or folders of such
     Kernelbench(BenchArgs),
-    /// Definitions, workloads and solutions of FlashInfer-Bench: files, or folders such as a dataset
+    /// Definitions, workloads and solutions of FlashInfer-Bench: files, or folders such as a
+    /// dataset
     Flashinfer(TraceArgs),
 }
 

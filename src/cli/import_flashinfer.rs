@@ -24,8 +24,8 @@ pub struct TraceArgs {
     /// first path by default
     #[arg(long, short)]
     output: Option<PathBuf>,
-    /// The interpreter that the manifest names; by default that of the variable `SWEEPER_PYTHON`, or
-    /// `python3`
+    /// The interpreter that the manifest names; by default that of the variable `SWEEPER_PYTHON`,
+    /// or `python3`
     #[arg(long)]
     python: Option<String>,
 }
@@ -81,7 +81,7 @@ pub(super) fn import_flashinfer(args: &TraceArgs, screen: &Screen) -> Exit {
     write_manifest(&output, &imported.manifest, screen)
 }
 
-/// What a file begins with that stands for one that was not fetched.
+/// The beginning of a file that stands for one that was not fetched.
 const POINTER: &[u8] = b"version https://git-lfs";
 
 /// The absolute path of a file that the file at `from` names: relative to the folder of a dataset,

@@ -32,7 +32,7 @@ const MOST_MADE: u32 = 8;
 #[derive(Default)]
 pub(super) struct Audit {
     unseen: OnceCell<Unseen>,
-    /// What calls the function that makes inputs.
+    /// The interpreter of the function that makes inputs.
     maker: RefCell<Option<InputMaker>>,
 }
 

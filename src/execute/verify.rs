@@ -19,7 +19,7 @@ pub struct ProblemInstance {
     pub inputs: Tensors,
     /// The oracle's answer.
     pub expected: Option<Tensors>,
-    /// Digest of inputs that a function of the user made: no identity tells what they are.
+    /// Digest of inputs that a function of the user made: no identity tells them.
     pub input_digest: Option<String>,
     /// The backend that gave the answer in place of the oracle: its own outputs prove nothing.
     pub peer: Option<String>,
@@ -80,8 +80,8 @@ impl ProblemInstance {
         }
     }
 
-    /// What its answer is found by, in a cache: the identity of the problem, and what its inputs are
-    /// where that does not tell.
+    /// The identity by which a cache has its answer: that of the problem, and of its inputs where
+    /// they do not follow from it.
     pub fn answer_id(&self, problem: &[u8; 32]) -> [u8; 32] {
         match &self.input_digest {
             Some(inputs) => Sha256::new()

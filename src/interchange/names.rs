@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 /// Names that were given in a manifest.
 pub(super) struct Names {
     given: BTreeSet<String>,
-    /// What a name begins with that has no letter at its beginning.
+    /// The beginning of a name that would have no letter there.
     prefix: &'static str,
 }
 
@@ -35,7 +35,7 @@ impl Names {
     }
 }
 
-/// A text as TOML has it: as JSON for what is printable.
+/// A text as TOML has it: printable letters are as in JSON.
 pub(super) fn quoted(text: &str) -> String {
     Json::from(text).to_string()
 }

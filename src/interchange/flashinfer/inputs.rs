@@ -92,7 +92,7 @@ fn write_stored(out: &mut String, stored: &[Stored]) {
     }
 }
 
-/// What the function calls.
+/// The functions that it calls.
 const FUNCTIONS: &str = r#"    return made
 
 

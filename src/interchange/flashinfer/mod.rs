@@ -1,7 +1,7 @@
 //! Definitions, workloads and solutions of FlashInfer-Bench as a manifest with sources beside it.
 //!
-//! What the manifest can't say, and where it means something else, is a comment with a `?`; what is
-//! left out stands at its end with the reason.
+//! A comment with a `?` stands where the manifest can't say it, or means something else; at its end
+//! stand files and lines that are left out, with their reasons.
 
 mod cases;
 mod inputs;
@@ -38,7 +38,8 @@ pub struct Imported {
 }
 
 /// The manifest of all that can be imported from `files`. `folder` is that of the sources, as the
-/// manifest names it; `locate` finds a file that one of `files`, the first path, names by the second.
+/// manifest names it; `locate` finds a file that one of `files`, the first path, names by the
+/// second.
 ///
 /// # Errors
 /// A sentence: there is no definition that can be imported.
@@ -115,7 +116,7 @@ fn all<'c, T: 'c>(
     files.flat_map(move |(path, found)| part(found).iter().map(|held| (*path, held)))
 }
 
-/// What is being written.
+/// A manifest that is being written.
 struct Draft<'f> {
     folder: &'f str,
     names: Names,
@@ -272,7 +273,7 @@ fn compiled(solution: &Solution) -> String {
     )
 }
 
-/// What is left out: files, lines of them, reasons.
+/// Files that are left out, or lines of them, with reasons.
 #[derive(Default)]
 struct LeftOut(BTreeMap<(String, String), Vec<usize>>);
 

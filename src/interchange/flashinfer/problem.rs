@@ -35,8 +35,8 @@ pub(super) struct Problem<'d> {
     pub(super) definition: &'d Definition,
     /// The name of its workload.
     pub(super) name: String,
-    /// Values of its axes that vary, of its numbers, and of the parameter that tells inputs in files
-    /// apart.
+    /// Values of its axes that vary, of its numbers, and of the parameter that tells inputs in
+    /// files apart.
     lines: Lines,
     /// The name of that parameter.
     line: String,
@@ -163,8 +163,8 @@ impl<'d> Problem<'d> {
         Some(inputs::source(definition, &self.line, &self.stored))
     }
 
-    /// Writes `[workload.X]`, whose reference is `function` of the source at `path`, and whose inputs
-    /// another source makes.
+    /// Writes `[workload.X]`, whose reference is `function` of the source at `path`, and whose
+    /// inputs another source makes.
     pub(super) fn write_workload(
         &mut self,
         out: &mut String,

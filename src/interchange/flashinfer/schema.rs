@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::Value as Json;
 
-/// What is computed.
+/// A problem.
 #[derive(Debug, serde::Deserialize)]
 pub(super) struct Definition {
     pub(super) name: String,
@@ -49,7 +49,7 @@ pub(super) struct Tensor {
     pub(super) dtype: String,
 }
 
-/// How it is computed.
+/// An implementation.
 #[derive(Debug, serde::Deserialize)]
 pub(super) struct Solution {
     pub(super) name: String,
@@ -110,7 +110,7 @@ pub(super) enum Content {
     Other,
 }
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) definitions: Vec<Definition>,

@@ -48,7 +48,7 @@ pub(super) fn reference(definition: &Definition) -> (String, &'static str) {
         "{text}
 
 
-# What follows was added by `sweeper import flashinfer`.
+# Added by `sweeper import flashinfer`.
 
 
 def {WITH_ARRAYS}(*given):
@@ -85,7 +85,7 @@ pub(super) fn uses_torch(definition: &Definition) -> bool {
 /// backend, which names its folder.
 ///
 /// # Errors
-/// A sentence: what can't be written.
+/// A sentence: the part that can't be written, and why.
 pub(super) fn solution(
     solution: &Solution,
     name: &str,

@@ -16,7 +16,7 @@ use crate::manifest::variables;
 /// The key.
 pub(in crate::manifest) const INPUTS_FROM: &str = "inputs_from";
 
-/// What the function gets beside the parameters.
+/// The argument beside the parameters.
 const SEED: &str = "seed";
 
 /// Its forms.

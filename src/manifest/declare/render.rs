@@ -95,8 +95,8 @@ pub(super) fn workload(
     table
 }
 
-/// The function that makes a workload's inputs, as it is printed, as a run has it, and the copies of
-/// its source.
+/// The function that makes a workload's inputs, as it is printed and as a run has it, and the
+/// copies of its source.
 fn maker(
     cx: &mut Context<'_>,
     entry: &Entry,

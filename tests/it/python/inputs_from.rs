@@ -1,4 +1,4 @@
-//! Inputs that a function of the user makes: for all backends, digested, another seed for the audit.
+//! Inputs that a function of the user makes: for all backends, digested, made anew for the audit.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -20,7 +20,7 @@ def generate(request):
 
 
 def by_name(held, names):
-    """What it returned as a dictionary: it may be one, or have the inputs in their order."""
+    """Its result as a dictionary: it may be one, or have the inputs in their order."""
     if isinstance(held, dict):
         missing = [name for name in names if name not in held]
         if missing:
