@@ -59,6 +59,13 @@ def one(n, total, seed):
 
 def fewer(n, seed):
     return None
+
+def later(n, total, seed):
+    place = os.path.join(os.path.dirname(__file__), 'made')
+    if os.path.exists(place):
+        raise ValueError('made before')
+    open(place, 'w').close()
+    return in_order(n, total, seed)
 ";
 
 const BACKENDS: &str = "\
@@ -265,6 +272,28 @@ fn a_function_that_makes_no_inputs_of_the_problem_is_named_with_its_key() {
             );
             assert!(why.contains(reason), "{entry}: {why}");
         }
+    }
+}
+
+#[test]
+fn a_function_that_fails_for_another_seed_fails_the_functions_that_are_audited() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let place = place("later");
+    let ran = place.sweeper(&["run", "m.toml", "--set=case.rows.grid.n=100"]);
+    assert_eq!(code(&ran), 4, "{}", text(&ran));
+    let rows = rows(&place);
+    assert_eq!(rows["native forward"]["status"], "ok");
+    for backend in ["sums forward", "into forward"] {
+        let row = &rows[backend];
+        assert_eq!(row["status"], "error", "{backend}");
+        let reason = &row["reason"];
+        assert!(
+            reason.starts_with("`workload.rows.inputs_from`: inputs.py:"),
+            "{reason}"
+        );
+        assert!(reason.ends_with("ValueError: made before"), "{reason}");
     }
 }
 
