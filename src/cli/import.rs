@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::exit::Exit;
+use super::import_flashinfer::{TraceArgs, import_flashinfer};
 use super::import_kernelbench::{BenchArgs, import_kernelbench};
 use super::screen::Screen;
 use crate::files;
@@ -24,6 +25,9 @@ pub enum ImportVerb {
     T4(ImportArgs),
     /// Problems of KernelBench and candidates for them: files of Python, or folders of such
     Kernelbench(BenchArgs),
+    /// Definitions, workloads and solutions of FlashInfer-Bench: files, or folders such as a
+    /// dataset
+    Flashinfer(TraceArgs),
 }
 
 /// Arguments of `import`.
@@ -41,6 +45,7 @@ pub fn import(verb: &ImportVerb, screen: &Screen) -> Exit {
     let args = match verb {
         ImportVerb::T1(args) | ImportVerb::T4(args) => args,
         ImportVerb::Kernelbench(args) => return import_kernelbench(args, screen),
+        ImportVerb::Flashinfer(args) => return import_flashinfer(args, screen),
     };
     let shown = args.file.display();
     let text = match files::read_to_string(&args.file) {

@@ -37,7 +37,7 @@ pub struct BenchArgs {
 pub(super) fn import_kernelbench(args: &BenchArgs, screen: &Screen) -> Exit {
     let mut paths = Vec::new();
     for path in &args.paths {
-        if let Err(error) = add(path, &mut paths) {
+        if let Err(error) = files_below(path, &["py"], &mut paths) {
             screen.error(&format!("{}: {error}", path.display()));
             return Exit::Files;
         }
@@ -90,8 +90,12 @@ pub(super) fn import_kernelbench(args: &BenchArgs, screen: &Screen) -> Exit {
     }
 }
 
-/// Adds a file, or all files of Python below a folder, in the order of their paths.
-fn add(path: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
+/// Adds a file, or all files with one of these endings below a folder, in the order of their paths.
+pub(super) fn files_below(
+    path: &Path,
+    endings: &[&str],
+    found: &mut Vec<PathBuf>,
+) -> std::io::Result<()> {
     if !path.is_dir() {
         found.push(path.to_owned());
         return Ok(());
@@ -101,8 +105,9 @@ fn add(path: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     let mut entries: Vec<PathBuf> = entries.collect::<std::io::Result<_>>()?;
     entries.sort();
     for entry in entries {
-        if entry.is_dir() || entry.extension().is_some_and(|ending| ending == "py") {
-            add(&entry, found)?;
+        let ending = entry.extension().and_then(|ending| ending.to_str());
+        if entry.is_dir() || ending.is_some_and(|ending| endings.contains(&ending)) {
+            files_below(&entry, endings, found)?;
         }
     }
     Ok(())

@@ -32,6 +32,7 @@ pub mod aa;
 pub mod workloads;
 pub mod new;
 pub mod import;
+pub mod import_flashinfer;
 pub mod import_kernelbench;
 pub mod starter;
 mod repeats;

@@ -177,6 +177,18 @@ struct Tally {
 
 impl Tally {
     fn add(&mut self, old: &Row, new: &Row) {
+        let inputs = |row: &Row| row.outcome.measurement.as_ref()?.input_digest.clone();
+        if let (Some(was), Some(is)) = (inputs(old), inputs(new))
+            && was != is
+        {
+            self.differ += 1;
+            self.lines.push(format!(
+                "{}: input_digest differs: here {is:.12}, recorded {was:.12}; its function \
+                 (`inputs_from`) made other inputs, so that neither outputs nor times can be compared",
+                new.point
+            ));
+            return;
+        }
         if old.outcome.status != new.outcome.status {
             self.status += 1;
             self.lines.push(format!(

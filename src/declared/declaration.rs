@@ -36,6 +36,9 @@ pub struct ProblemDeclaration {
     pub parameters: Vec<ParameterDeclaration>,
     /// Inputs, in the order of the manifest.
     pub inputs: Vec<InputDeclaration>,
+    /// The function that makes the inputs, in place of fills.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs_from: Option<PythonDeclaration>,
     /// Outputs, in the order of the manifest.
     pub outputs: Vec<OutputDeclaration>,
     /// Files that commands read, in the order of the manifest.
@@ -477,6 +480,9 @@ impl ProblemDeclaration {
         let mut portable = self.clone();
         for file in &mut portable.files {
             file.path.clear();
+        }
+        if let Some(function) = &mut portable.inputs_from {
+            *function = function.without_place();
         }
         portable.reference.clear_places();
         if let Some(judge) = &mut portable.judge {

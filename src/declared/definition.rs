@@ -78,6 +78,8 @@ pub(super) struct Definition {
     pub(super) digest: Digest,
     inputs: Vec<Shaped>,
     fills: Vec<Filler>,
+    /// The function that makes the inputs in place of fills.
+    inputs_from: Option<Function>,
     outputs: Vec<Shaped>,
     reference: Option<Elementwise>,
     /// The reference in Python.
@@ -121,6 +123,7 @@ impl Definition {
             Reference::File(declared) => file = Some(Template::new(&declared.name, &scope)?),
             Reference::Backend(_) | Reference::None => {}
         }
+        let inputs_from = declaration.inputs_from.as_ref().map(function).transpose()?;
         let judge = declaration.judge.as_ref();
         let judge = judge.map(|judge| function(&judge.function)).transpose()?;
         let optional = |text: &Option<String>| {
@@ -136,6 +139,7 @@ impl Definition {
             fills: inputs
                 .map(|input| Filler::new(&input.fill, &with_index))
                 .collect::<Result<_, _>>()?,
+            inputs_from,
             outputs: outputs
                 .map(|output| Shaped::new(&output.tensor, &scope))
                 .collect::<Result<_, _>>()?,
@@ -211,6 +215,28 @@ impl Definition {
             (spec.name.clone(), Tensor::new(spec.shape.clone(), data))
         });
         tensors.collect()
+    }
+
+    /// The call of the function that makes the inputs, if there is one.
+    pub(super) fn foreign_inputs(&self, sizes: &Sizes, dtype: Dtype, seed: u32) -> Option<Foreign> {
+        let function = self.inputs_from.as_ref()?;
+        let mut call = foreign("the inputs", function, sizes, (&[], &[]))?;
+        let mut request: serde_json::Value = serde_json::from_str(&call.request).ok()?;
+        request["seed"] = seed.into();
+        // It may choose by the case's type where an input has it.
+        let is_open = self.inputs.iter().any(|input| input.dtype.is_none());
+        request["dtype"] = is_open.then(|| dtype.name()).into();
+        let inputs = sizes.inputs.iter();
+        let inputs = inputs.map(|spec| {
+            serde_json::json!({
+                "name": spec.name,
+                "dtype": spec.dtype.name(),
+                "shape": spec.shape,
+            })
+        });
+        request["inputs"] = inputs.collect();
+        call.request = request.to_string();
+        Some(call)
     }
 
     /// The right answer; empty where there is none.

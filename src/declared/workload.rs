@@ -133,22 +133,24 @@ impl Declared {
 
     /// The interpreters that execute its functions in Python.
     pub fn interpreters(&self) -> impl Iterator<Item = &str> {
-        let reference = self.definition.iter();
-        let reference = reference.filter_map(|held| match &held.declaration.reference {
-            Reference::Python(function) => Some(&**function),
-            _ => None,
-        });
-        let judge = self
-            .definition
-            .iter()
-            .filter_map(|held| held.declaration.judge.as_ref());
+        let problems = self.definition.iter();
+        let inputs = problems
+            .clone()
+            .filter_map(|held| held.declaration.inputs_from.as_ref());
+        let reference = problems
+            .clone()
+            .filter_map(|held| match &held.declaration.reference {
+                Reference::Python(function) => Some(&**function),
+                _ => None,
+            });
+        let judge = problems.filter_map(|held| held.declaration.judge.as_ref());
         let judge = judge.map(|judge| &judge.function);
         let backends = self.backends.all.iter();
         let backends = backends.filter_map(|held| match &held.declaration.implementation {
             Implementation::Python(function) => Some(function),
             _ => None,
         });
-        let functions = reference.chain(judge).chain(backends);
+        let functions = inputs.chain(reference).chain(judge).chain(backends);
         functions.map(|function| &*function.place.exe)
     }
 
@@ -405,6 +407,11 @@ impl Problem for Own {
 
     fn generate(&self, key: &InputKey) -> Tensors {
         self.definition.generate(&self.sizes, key)
+    }
+
+    fn foreign_inputs(&self, seed: u32) -> Option<Foreign> {
+        self.definition
+            .foreign_inputs(&self.sizes, self.dtype, seed)
     }
 
     fn validate(&self, _inputs: &Tensors) -> Result<(), String> {

@@ -125,7 +125,7 @@ impl Device for BusyTimeDevice<'_> {
     fn audit(
         &mut self,
         program: Prepared,
-        inputs: &Tensors,
+        inputs: (&Tensors, Option<&Tensors>),
         enough_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
         self.device.audit(program, inputs, enough_ns)

@@ -289,14 +289,16 @@ pub trait Device {
 
     /// Runs the function of a foreign program on other inputs, which lie elsewhere, and looks
     /// whether it works when it is not timed. It has a few tries to take no longer than
-    /// `enough_ns`. None for programs that need no audit. The program's own results are lost.
+    /// `enough_ns`, each on inputs of its own: the given ones with their elements moved, or where
+    /// there are second ones these, in one try. None for programs that need no audit. The program's
+    /// own results are lost.
     ///
     /// # Errors
     /// A lost device, and [`DeviceError::Foreign`]: work of the function outside its span.
     fn audit(
         &mut self,
         _program: Prepared,
-        _inputs: &Tensors,
+        _inputs: (&Tensors, Option<&Tensors>),
         _enough_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
         Ok(None)

@@ -7,6 +7,7 @@ use sweeper_program::{Parameters, Phase, Problem, Workload};
 use sweeper_workloads::registry;
 
 use super::answers::Answers;
+use super::foreign_inputs::InputMaker;
 use super::foreign_oracle;
 use super::protocol::Block;
 use super::refused::failed;
@@ -58,15 +59,25 @@ impl BlockInputs {
             return Ok(BlockInputs::whole(ProblemInstance::without_inputs(problem)));
         }
         let left_bytes = remaining_bytes(problem.as_ref(), copies, memory::available_bytes())?;
+        let key = InputKey(block.problem);
+        let mut input_digest = None;
         let inputs = match &block.inputs {
             Some(file) => tensors::read_inputs(file, problem.as_ref()).map_err(unread)?,
-            None => problem.generate(&InputKey(block.problem)),
+            None => match InputMaker::new(block).make(block, problem.as_ref(), &key) {
+                Some(made) => {
+                    let made = made.map_err(failed)?;
+                    input_digest = Some(tensors::digest(&made));
+                    made
+                }
+                None => problem.generate(&key),
+            },
         };
         if let Some(folder) = &block.save_tensors {
             tensors::write_inputs(folder, &block.problem, &inputs)
                 .map_err(|reason| error(reason).because_of(Cause::Surroundings))?;
         }
         let mut whole = ProblemInstance::without_answer(problem, inputs);
+        whole.input_digest = input_digest;
         match whole
             .problem
             .answer_source()
@@ -82,8 +93,7 @@ impl BlockInputs {
             None => {}
         }
         if block.settings.verify
-            && let Some(found) =
-                foreign_oracle::answer(block, whole.problem.as_ref(), &whole.inputs, answers)
+            && let Some(found) = foreign_oracle::answer(block, &whole, answers)
         {
             whole.expected = Some(found?);
             return Ok(BlockInputs::whole(whole));
@@ -126,8 +136,13 @@ impl BlockInputs {
         };
         let (whole, smaller) = match asked {
             Asked::Whole => {
-                let whole =
-                    ProblemInstance::with_answer(whole.problem, id, whole.inputs, phase, answers);
+                let (id, input_digest) = (whole.answer_id(id), whole.input_digest);
+                let answered =
+                    ProblemInstance::with_answer(whole.problem, &id, whole.inputs, phase, answers);
+                let whole = ProblemInstance {
+                    input_digest,
+                    ..answered
+                };
                 (whole, SmallerProblem::Nothing)
             }
             Asked::Reduced(small) => {

@@ -9,7 +9,8 @@ use sweeper_program::{Dtype, Foreign, Phase, Problem, Program, Tensor, Tensors};
 
 use super::answers::Answers;
 use super::protocol::Block;
-use super::refused::{failed, of_check};
+use super::refused::{failed, of_key};
+use super::verify::ProblemInstance;
 use crate::declared::in_f32;
 use crate::device::DeviceError;
 use crate::device::foreign::ForeignRunner;
@@ -24,19 +25,19 @@ use crate::row::outcome::{Outcome, Status};
 /// The outcome of all points of the problem.
 pub(super) fn answer(
     block: &Block,
-    problem: &dyn Problem,
-    inputs: &Tensors,
+    whole: &ProblemInstance,
     answers: &Answers,
 ) -> Option<Result<Tensors, Outcome>> {
+    let problem = whole.problem.as_ref();
     let function = problem.foreign_oracle(Dtype::F64)?;
     // The request names the interpreter and has the sources. Versions of packages are part of the
     // run's identity, not of the answer's.
     let id: [u8; 32] = Sha256::new()
-        .chain_update(block.problem)
+        .chain_update(whole.answer_id(&block.problem))
         .chain_update(&function.request)
         .finalize()
         .into();
-    let compute = || computed(block, problem, &function, inputs);
+    let compute = || computed(block, problem, &function, &whole.inputs);
     Some(answers.of(problem, &id, Phase::Forward, compute))
 }
 
@@ -115,7 +116,10 @@ fn call(function: &Foreign, inputs: &Tensors, limit_s: f64) -> Result<Tensors, D
 
 /// The outcome of points whose reference failed; `how` says how it was called.
 fn failure(block: &Block, error: DeviceError, how: &str) -> Outcome {
-    failed(with_limit(block, of_check(block, "reference", how, error)))
+    failed(with_limit(
+        block,
+        of_key(block, "check.reference", how, error),
+    ))
 }
 
 /// A function that took too long, with the limit that it had.

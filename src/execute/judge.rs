@@ -9,7 +9,7 @@ use sweeper_program::{
 
 use super::foreign_oracle::{interpreter, with_limit};
 use super::protocol::Block;
-use super::refused::of_check;
+use super::refused::of_key;
 use super::verify::Verdict;
 use crate::device::DeviceError;
 use crate::device::foreign::python::{Judgement, Python};
@@ -64,8 +64,9 @@ impl<'a> Judge<'a> {
         }
         let mut python = self.interpreter.borrow_mut();
         let judgement = python.judge(&self.function, &given, expected.is_some());
-        let judgement = judgement
-            .map_err(|error| with_limit(self.block, of_check(self.block, "judge", "", error)))?;
+        let judgement = judgement.map_err(|error| {
+            with_limit(self.block, of_key(self.block, "check.judge", "", error))
+        })?;
         Ok(self.verdict_of(judgement, checked))
     }
 

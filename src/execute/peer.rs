@@ -7,7 +7,7 @@ use sweeper_program::{CanonicalShape, Phase, Program, Tensor, Tensors};
 use super::block::Listener;
 use super::block_context::{Artifacts, ContextError};
 use super::protocol::{Block, Stage};
-use super::refused::{failed, of_check, overwritten, refused};
+use super::refused::{failed, of_key, overwritten, refused};
 use super::verify::ProblemInstance;
 use crate::device::{Artifact, Device, DeviceError, Job};
 use crate::row::outcome::{Outcome, Status};
@@ -38,7 +38,7 @@ pub(super) fn answer(
     let program = program.map_err(|refusal| named(block, peer, refused(refusal)))?;
     let found = run(block, whole, program, artifacts, device);
     found.map_err(
-        |error| match of_check(block, "reference", &by(peer), error) {
+        |error| match of_key(block, "check.reference", &by(peer), error) {
             error @ DeviceError::Lost(_) => ContextError::LostAt(first.number, error),
             error => failed(error).into(),
         },

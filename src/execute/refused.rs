@@ -30,11 +30,11 @@ pub fn refused(refusal: Refusal) -> Outcome {
     }
 }
 
-/// A failure of a part of a workload's check, named by its key: `reference` or `judge`; `how` says
-/// how it was called.
-pub(super) fn of_check(block: &Block, key: &str, how: &str, error: DeviceError) -> DeviceError {
+/// A failure of a function or a backend that a workload names, with its key, such as
+/// `check.reference`; `how` says how it was called.
+pub(super) fn of_key(block: &Block, key: &str, how: &str, error: DeviceError) -> DeviceError {
     let named = |reason: String| {
-        let key = format!("workload.{}.check.{key}", block.workload);
+        let key = format!("workload.{}.{key}", block.workload);
         format!("`{key}`{how}: {reason}")
     };
     match error {

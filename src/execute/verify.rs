@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use sha2::{Digest as _, Sha256};
 use sweeper_program::check::Check;
 use sweeper_program::workload::ORACLE_OPERATIONS_PER_SECOND;
 use sweeper_program::{Phase, Problem, Tensors};
@@ -18,6 +19,8 @@ pub struct ProblemInstance {
     pub inputs: Tensors,
     /// The oracle's answer.
     pub expected: Option<Tensors>,
+    /// Digest of inputs that a function of the user made: no identity tells them.
+    pub input_digest: Option<String>,
     /// The backend that gave the answer in place of the oracle: its own outputs prove nothing.
     pub peer: Option<String>,
 }
@@ -40,6 +43,7 @@ impl ProblemInstance {
             problem,
             inputs: Tensors::new(),
             expected: None,
+            input_digest: None,
             peer: None,
         }
     }
@@ -60,6 +64,7 @@ impl ProblemInstance {
             inputs,
             // There is none where nobody knows the right outputs.
             expected: Some(expected).filter(|expected| !expected.is_empty()),
+            input_digest: None,
             peer: None,
         }
     }
@@ -70,7 +75,21 @@ impl ProblemInstance {
             problem,
             inputs,
             expected: None,
+            input_digest: None,
             peer: None,
+        }
+    }
+
+    /// The identity by which a cache has its answer: that of the problem, and of its inputs where
+    /// they do not follow from it.
+    pub fn answer_id(&self, problem: &[u8; 32]) -> [u8; 32] {
+        match &self.input_digest {
+            Some(inputs) => Sha256::new()
+                .chain_update(problem)
+                .chain_update(inputs)
+                .finalize()
+                .into(),
+            None => *problem,
         }
     }
 

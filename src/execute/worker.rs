@@ -33,7 +33,7 @@ enum Order {
     /// The block_inputs of a block with this first point is begun.
     Begun(u32),
     /// A block, with its inputs or the outcome of all its points.
-    Measure(Box<Block>, Result<BlockInputs, Outcome>),
+    Measure(Box<Block>, Box<Result<BlockInputs, Outcome>>),
     /// Measure the device's ceilings.
     Calibrate(Vec<Option<Artifact>>),
 }
@@ -126,7 +126,7 @@ fn read(
                     return Ok(());
                 }
                 let block_inputs = BlockInputs::generate(&block, copies, answers, declared);
-                Order::Measure(block, block_inputs)
+                Order::Measure(block, Box::new(block_inputs))
             }
             Request::Calibrate(kernels) => Order::Calibrate(kernels),
             Request::Open(_) => return Err(io::Error::other("the device is open already")),
@@ -160,7 +160,7 @@ impl<W: Write> Bench<W> {
                     let stage = Stage::Inputs;
                     send(&mut self.events, &Event::Working { number, stage })?;
                 }
-                Order::Measure(block, block_inputs) => self.measure(*block, block_inputs)?,
+                Order::Measure(block, block_inputs) => self.measure(*block, *block_inputs)?,
                 Order::Calibrate(kernels) => self.calibrate(&kernels)?,
             }
         }

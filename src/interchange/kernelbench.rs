@@ -4,11 +4,12 @@
 //! tensors a problem has was found by an interpreter; what the manifest can't say is a comment with
 //! a `?`, and files that are left out stand at its end with their reasons.
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde::Deserialize;
 use serde_json::Value as Json;
+
+use super::names::{Names, quoted};
 
 /// A file that was read.
 #[derive(Clone, Debug)]
@@ -127,7 +128,7 @@ pub fn manifest(
          tensors have the\n# type of the case, f32 where it says none.\n\n[python]\nexe = {}\n",
         quoted(exe)
     );
-    let mut names = Names::default();
+    let mut names = Names::new("kb");
     for ((file, examined), candidates) in found.iter().zip(&candidates) {
         let alone = found.len() == 1;
         write_problem(&mut out, file, examined, candidates, alone, &mut names);
@@ -151,26 +152,6 @@ fn problem_of(candidate: &str, problems: &[(&BenchFile, &Examined)]) -> Option<u
     let named = named.filter(|(_, (file, _))| candidate.contains(&file.stem));
     let longest = named.max_by_key(|(_, (file, _))| file.stem.len());
     longest.map(|(at, _)| at)
-}
-
-/// Names that were given.
-#[derive(Default)]
-struct Names(BTreeSet<String>);
-
-impl Names {
-    /// A name of letters, digits and `_` that no other has.
-    fn of(&mut self, text: &str) -> String {
-        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-        let text: String = text.to_lowercase().chars().map(plain).collect();
-        let mut name = text.trim_matches('_').to_owned();
-        if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
-            name = format!("kb_{name}");
-        }
-        while !self.0.insert(name.clone()) {
-            name.push('_');
-        }
-        name
-    }
 }
 
 fn write_problem(
@@ -293,9 +274,4 @@ fn toml(value: &Json) -> String {
         Json::String(text) => quoted(text),
         other => other.to_string(),
     }
-}
-
-/// A text as TOML has it: as JSON for what is printable.
-fn quoted(text: &str) -> String {
-    Json::from(text).to_string()
 }

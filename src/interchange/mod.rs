@@ -1,6 +1,8 @@
 //! Files of other tools, read into manifests and rows.
 
+pub mod flashinfer;
 pub mod kernelbench;
+mod names;
 pub mod python;
 pub mod t1;
 pub mod t4;

@@ -74,6 +74,7 @@ pub use sources::Sources;
 pub use starter::STARTER;
 pub(crate) use text::At;
 pub(crate) use wire::WireText;
+pub(crate) use wire::objection;
 
 use crate::declared::Declared;
 use crate::identity::ManifestHash;

@@ -57,9 +57,9 @@ impl PythonFiles {
     fn add_imports(&mut self, imports: Vec<String>, folders: &[PathBuf]) -> Result<(), String> {
         let mut open: VecDeque<String> = imports.into();
         while let Some(module) = open.pop_front() {
-            // A module of a package executes the package first.
-            if let Some((package, _)) = module.rsplit_once('.') {
-                self.add(package, folders, &mut open)?;
+            // A module of a package executes the package first, and packages around it.
+            for (at, _) in module.match_indices('.') {
+                self.add(&module[..at], folders, &mut open)?;
             }
             self.add(&module, folders, &mut open)?;
             if self.files.len() > MOST_FILES {
@@ -240,7 +240,7 @@ mod tests {
         };
         write(
             "k/main.py",
-            "import numpy as np, helper\nfrom lib.deep import (\n  a,  # one\n  b,\n)\n\
+            "import numpy as np, helper, outer.middle.inner\nfrom lib.deep import (\n  a,  # one\n  b,\n)\n\
              def f():\n    from lib import late\n",
         );
         write("k/helper.py", "import os\n");
@@ -252,6 +252,9 @@ mod tests {
         write("path/lib/other.py", "");
         write("path/lib/deep/__init__.py", "from .. import late\n");
         write("path/lib/deep/a.py", "");
+        write("path/outer/__init__.py", "");
+        write("path/outer/middle/__init__.py", "");
+        write("path/outer/middle/inner.py", "");
         let main = folder.path().join("k/main.py");
         let found = PythonFiles::read(&main, &[folder.path().join("path")]).unwrap();
         let mut modules: Vec<&str> = found.files.iter().map(|file| &*file.module).collect();
@@ -265,6 +268,9 @@ mod tests {
             "lib.late",
             "lib.other",
             "main",
+            "outer",
+            "outer.middle",
+            "outer.middle.inner",
         ];
         assert_eq!(modules, expected);
         assert_eq!(found.array_library(), ArrayLibrary::Numpy);

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::case::InputFile;
+use super::declare::{INPUTS_FROM, parts};
 use super::diagnostics::{Code, Diagnostic, Diagnostics};
 use super::expected_files;
 use super::includes::SourceClosure;
@@ -183,10 +184,25 @@ impl Sources {
             let Some(text) = file.and_then(|entry| entry.value.text()) else {
                 continue;
             };
-            let main = self.expanded(folder, text);
-            let read = PythonFiles::read(&main, &folders);
-            self.python.insert((main, folders.clone()), read);
+            self.note_module(folder, text, &folders);
         }
+        let makers = tables_below(node, "workload");
+        for maker in makers.filter_map(|table| table.get(INPUTS_FROM)) {
+            let file = match maker.value.table() {
+                Some(table) => table.get("python").and_then(|entry| entry.value.text()),
+                None => maker.value.text().and_then(parts).map(|(file, _)| file),
+            };
+            if let Some(file) = file {
+                self.note_module(folder, file, &folders);
+            }
+        }
+    }
+
+    /// Reads a source in Python.
+    fn note_module(&mut self, folder: &Path, text: &str, folders: &[PathBuf]) {
+        let main = self.expanded(folder, text);
+        let read = PythonFiles::read(&main, folders);
+        self.python.insert((main, folders.to_vec()), read);
     }
 
     /// A file that a declared workload names, or the program of a declared command, if it was

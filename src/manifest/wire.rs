@@ -252,18 +252,21 @@ const RESERVED: &[&str] = &[
     "workload",
 ];
 
+/// Why a text can't be the name of a parameter or a tensor, if so.
+pub(crate) fn objection(name: &str) -> Option<&'static str> {
+    let plain = |c: char| c == '_' || c.is_alphanumeric();
+    if RESERVED.contains(&name) {
+        return Some("this word means something else in expressions");
+    }
+    let starts_with_digit = name.starts_with(|c: char| c.is_ascii_digit());
+    let is_plain = !name.is_empty() && !starts_with_digit && name.chars().all(plain);
+    (!is_plain).then_some("letters, digits and `_`, and no digit first")
+}
+
 /// Checks the name of an axis or a derived value: one that expressions can use.
 pub(super) fn name(cx: &mut Context<'_>, entry: &Entry) -> bool {
-    let key = entry.key.as_str();
-    let plain = |c: char| c == '_' || c.is_alphanumeric();
-    let label = if RESERVED.contains(&key) {
-        "this word means something else in expressions"
-    } else if key.starts_with(|c: char| c.is_ascii_digit())
-        || !key.chars().all(plain)
-        || key.is_empty()
-    {
-        "letters, digits and `_`, and no digit first"
-    } else {
+    let key = &entry.key;
+    let Some(label) = objection(key) else {
         return true;
     };
     cx.report(Code::Name, entry.key_at, format!("`{key}` can't be a name"))

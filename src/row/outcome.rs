@@ -235,6 +235,10 @@ pub struct Measurement {
     pub checked: Checked,
     /// The judgement.
     pub check: Option<Check>,
+    /// SHA-256 of inputs that a function of the user made; absent for all others, which follow from
+    /// the problem.
+    #[serde(default)]
+    pub input_digest: Option<String>,
     /// SHA-256 of the outputs, in full; absent where nothing was computed.
     pub output_digest: Option<String>,
     /// Useful floating-point operations.

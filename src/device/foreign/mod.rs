@@ -84,7 +84,7 @@ pub trait ForeignRunner {
     fn audit(
         &mut self,
         _program: Prepared,
-        _inputs: &Tensors,
+        _inputs: (&Tensors, Option<&Tensors>),
         _enough_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
         Ok(None)
@@ -271,7 +271,7 @@ impl Device for WithRunners {
     fn audit(
         &mut self,
         program: Prepared,
-        inputs: &Tensors,
+        inputs: (&Tensors, Option<&Tensors>),
         enough_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
         match self.place(program) {

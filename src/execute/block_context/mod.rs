@@ -307,6 +307,7 @@ impl<'a> BlockContext<'a> {
             .collect();
         Measurement {
             same_program_as: self.same_program_as(point, program),
+            input_digest: self.instance.input_digest.clone(),
             memory_bytes: program.memory_by_role(),
             totals: program.foreign().is_none().then(|| program.totals()),
             kernels,

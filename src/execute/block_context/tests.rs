@@ -26,6 +26,7 @@ fn instance(fault: &str) -> ProblemInstance {
         problem,
         inputs,
         expected,
+        input_digest: None,
         peer: None,
     }
 }

@@ -5,6 +5,7 @@
 
 mod problem;
 mod check;
+mod inputs_from;
 mod reference;
 mod source;
 mod kernels;
@@ -31,6 +32,7 @@ use crate::declared::pieces;
 use crate::declared::python::declaration::PythonDeclaration;
 use crate::expression::{Expression, Kind, Scope, Tree};
 
+pub(super) use inputs_from::{INPUTS_FROM, parts};
 use python::PythonSettings;
 pub(super) use render::DeclaredTable;
 

@@ -4,6 +4,7 @@ use sweeper_program::workload::ParameterInfo;
 use sweeper_program::{Dtype, Value};
 
 use super::check::check;
+use super::inputs_from::inputs_from;
 use super::kernelbench::{self, KERNELBENCH};
 use super::python::PythonSettings;
 use super::{NUMBER, WHOLE, expression};
@@ -46,6 +47,7 @@ pub(super) fn problem(
         about: about.unwrap_or_default(),
         parameters: declared,
         inputs: Vec::new(),
+        inputs_from: None,
         outputs: Vec::new(),
         files: Vec::new(),
         model: None,
@@ -59,6 +61,7 @@ pub(super) fn problem(
     if let Some(node) = section.take(cx, "inputs") {
         problem.inputs = entries(cx, node, "inputs", |cx, entry| input(cx, entry, infos));
     }
+    problem.inputs_from = inputs_from(cx, &mut section, &problem, settings);
     let files = section.take(cx, "files");
     problem.files = files.map_or_else(Vec::new, |node| entries(cx, node, "files", file));
     // Commands have no tensors: their results are files, which each backend checks by itself.

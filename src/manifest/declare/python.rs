@@ -143,16 +143,24 @@ pub(super) fn host_function(
     let found = found.and_then(|node| verified(cx, section, node, settings));
     let entry = section.need(cx, "entry");
     let entry = entry.and_then(|node| entry_of(cx, node));
-    let found = found?;
+    Some(on_host(found?, entry?, settings))
+}
+
+/// A function over NumPy arrays on the host, which has no arguments yet.
+pub(super) fn on_host(
+    found: PythonFiles,
+    entry: String,
+    settings: &PythonSettings,
+) -> PythonDeclaration {
     let mut place = settings.place();
     place.folder = text_of(&found.folder);
-    Some(PythonDeclaration {
+    PythonDeclaration {
         place,
         source: PythonSource::Files {
             files: found.files,
             load: Load::All,
         },
-        entry: entry?,
+        entry,
         arrays: ArrayLibrary::Numpy,
         args: Vec::new(),
         kwargs: Vec::new(),
@@ -161,7 +169,7 @@ pub(super) fn host_function(
         autograd: None,
         is_fickle: false,
         model: None,
-    })
+    }
 }
 
 /// The files of the source that `node` names, which are those of the run if this is a run's.
@@ -218,6 +226,11 @@ fn is_sound(
 
 pub(super) fn entry_of(cx: &mut Context<'_>, node: &Node) -> Option<String> {
     let text = cx.text(node, "entry")?;
+    entry_named(cx, node, text)
+}
+
+/// A name of a function, with dots, that `node` has.
+pub(super) fn entry_named(cx: &mut Context<'_>, node: &Node, text: String) -> Option<String> {
     let is_name = |part: &str| {
         let mut letters = part.chars();
         let first = letters
@@ -345,7 +358,7 @@ fn load_of(cx: &mut Context<'_>, node: &Node) -> Option<Load> {
 }
 
 /// The files of a source, all of which were read.
-fn files(
+pub(super) fn files(
     cx: &mut Context<'_>,
     node: &Node,
     main: &Path,

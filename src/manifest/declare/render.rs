@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::inputs_from::{INPUTS_FROM, parts};
 use super::kernelbench::{KERNELBENCH, MODEL};
 use super::python::PythonSettings;
 use crate::declared::declaration::DeclaredFile;
@@ -77,13 +78,46 @@ pub(super) fn workload(
     let own = python_copies(cx, entry, settings);
     let (mut of_run, own) = own.unwrap_or_default();
     copies.extend(own);
-    let Some(node) = check_of(entry) else {
-        return rendered(cx, &path, entry, (of_run, copies));
-    };
-    of_run.push(("check", check(cx, node, &in_run)));
+    let maker = maker(cx, entry, settings);
+    if let Some((_, keys, files)) = &maker {
+        of_run.push((INPUTS_FROM, keys.clone()));
+        copies.extend(files.iter().cloned());
+    }
+    let check_at = check_of(entry);
+    of_run.extend(check_at.map(|node| ("check", check(cx, node, &in_run))));
     let mut table = rendered(cx, &path, entry, (of_run, copies));
-    set(&mut table.keys, "check", check(cx, node, &[]));
+    if let Some(node) = check_at {
+        set(&mut table.keys, "check", check(cx, node, &[]));
+    }
+    if let Some((keys, ..)) = maker {
+        set(&mut table.keys, INPUTS_FROM, keys);
+    }
     table
+}
+
+/// The function that makes a workload's inputs, as it is printed and as a run has it, and the
+/// copies of its source.
+fn maker(
+    cx: &mut Context<'_>,
+    entry: &Entry,
+    settings: &PythonSettings,
+) -> Option<(String, String, Vec<DeclaredFile>)> {
+    let node = &entry.value.table()?.get(INPUTS_FROM)?.value;
+    let function = match node.table() {
+        Some(table) => table.get("entry")?.value.text()?,
+        None => parts(node.text()?)?.1,
+    };
+    let main = super::inputs_from::main_file(cx, node)?;
+    let text = |text: &str| print::value(&Value::from(text));
+    let shown = |keys: Keys| {
+        let function = ("entry", text(function));
+        let keys = keys.into_iter().chain([function]);
+        print::inline(keys.map(|(key, text)| format!("{key} = {text}")))
+    };
+    let path = ("python", text(&super::python::text_of(&main)));
+    let folder = format!("{}.{INPUTS_FROM}", entry.key);
+    let (keys, files) = copies_of_file(cx, ("python", &main), &folder, settings)?;
+    Some((shown(vec![path]), shown(keys), files))
 }
 
 /// The table `check` of a workload.
@@ -287,7 +321,17 @@ fn copies_of_function(
     settings: &PythonSettings,
 ) -> Option<(Keys, Vec<DeclaredFile>)> {
     let main = super::python::main_file(cx, node)?;
-    let found = cx.sources.python(&main, &settings.folders)?.as_ref().ok()?;
+    copies_of_file(cx, (key, &main), folder, settings)
+}
+
+/// The copies of the source at a path.
+fn copies_of_file(
+    cx: &Context<'_>,
+    (key, main): (&'static str, &Path),
+    folder: &str,
+    settings: &PythonSettings,
+) -> Option<(Keys, Vec<DeclaredFile>)> {
+    let found = cx.sources.python(main, &settings.folders)?.as_ref().ok()?;
     let files = python_files(found);
     let below = |name: &str| format!("{COPIES}/{folder}/{name}");
     let name = files.first().map_or("", |file| &file.name);

@@ -34,6 +34,10 @@ pub(in crate::manifest) fn workload() -> Value {
             "about": described(string(), "one line for people"),
             "params": described(named(parameter()), "parameters of the problem"),
             "inputs": described(named(input), "tensors that are given"),
+            "inputs_from": described(
+                inputs_from(),
+                "a function in Python that makes the inputs, from the parameters and `seed`",
+            ),
             "outputs": described(named(output), "tensors that are computed"),
             "files": described(named(string()), "files that commands read"),
             "kernelbench": described(
@@ -55,6 +59,18 @@ pub(in crate::manifest) fn workload() -> Value {
         }),
         &[],
     )
+}
+
+fn inputs_from() -> Value {
+    let function = object(
+        json!({
+            "python": described(string(), "source in Python, relative to the manifest"),
+            "entry": described(string(), "the function"),
+            "digests": described(named(string()), "written by runs: what each file was"),
+        }),
+        &["python", "entry"],
+    );
+    json!({ "anyOf": [described(string(), "FILE.py:FUNCTION"), function] })
 }
 
 fn check() -> Value {

@@ -43,6 +43,16 @@ pub(super) const CHECK: &[Column] = &[
     .group(Group::Program)
     .of_entry(|entry| float(entry.worst.as_ref()?.tolerance), with_another),
     digest(
+        "input_digest",
+        "SHA-256 of inputs that a function made (`inputs_from`), 64 hex digits",
+        "inputs",
+    )
+    .group(Group::Identity)
+    .of_measurement(
+        |found| word(found.input_digest.as_deref()?),
+        |found, field| put(&mut found.input_digest, Ok(field.owned().map(Box::from))),
+    ),
+    digest(
         "output_digest",
         "SHA-256 of the outputs, 64 hex digits",
         "outputs",

@@ -7,6 +7,8 @@ use crate::place::{Place, text};
 use crate::support::has_package;
 
 mod identity;
+mod flashinfer;
+mod inputs_from;
 mod judge;
 mod kernelbench;
 mod parity;

@@ -235,6 +235,12 @@ pub trait Problem: Send + Sync {
     /// Input tensors made from `key`: the same bytes for every backend, phase and device.
     fn generate(&self, key: &InputKey) -> Tensors;
 
+    /// The call in another process that makes the inputs from a seed, in place of
+    /// [`generate`](Problem::generate).
+    fn foreign_inputs(&self, _seed: u32) -> Option<Foreign> {
+        None
+    }
+
     /// The value of an input that a file of tensors may leave out: state that begins at zero.
     fn absent_input(&self, _spec: &TensorSpec) -> Option<Tensor> {
         None

@@ -258,6 +258,22 @@ impl Python {
         })
     }
 
+    /// Calls a function that makes a problem's inputs.
+    ///
+    /// # Errors
+    /// A function that fails, takes too long, or returns other tensors than the problem has.
+    pub fn generate(&mut self, function: &Foreign) -> Result<Tensors, DeviceError> {
+        let mut request: Value = serde_json::from_str(&function.request)
+            .map_err(|error| DeviceError::Launch(error.to_string()))?;
+        let shared = SharedFile::new("sweeper-made").map_err(of_system)?;
+        let exe = request["exe"].as_str().unwrap_or("python3").to_owned();
+        self.open(&exe)?;
+        request["do"] = json!("generate");
+        request["file"] = json!(shared.path());
+        self.ask(&request)?;
+        shared.tensors().map_err(of_system)
+    }
+
     /// The tensors of a problem of KernelBench whose source is `files`, the main one first, in
     /// `folder`. Nothing is computed.
     ///
@@ -388,14 +404,17 @@ impl ForeignRunner for Python {
     fn audit(
         &mut self,
         program: Prepared,
-        inputs: &Tensors,
+        (inputs, timed): (&Tensors, Option<&Tensors>),
         enough_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
         self.ask_about(program, "late_work", json!({}))?;
+        let timed = timed.map(|inputs| SharedFile::of_tensors("sweeper-timed", inputs));
+        let timed = timed.transpose().map_err(of_system)?;
         let other = SharedFile::of_tensors("sweeper-unseen", inputs).map_err(of_system)?;
         let outputs = &self.programs[program.0].outputs;
         let request = json!({
             "file": other.path(),
+            "timed": timed.as_ref().map(SharedFile::path),
             "results": outputs.path(),
             "enough_ns": enough_ns,
         });

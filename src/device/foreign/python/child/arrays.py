@@ -10,7 +10,7 @@ import warnings
 import numpy
 
 from . import faults
-from .tensors import DTYPES, Tensor
+from .tensors import DTYPES, OF_ARRAYS, Tensor
 
 POISON = 0xFF
 
@@ -52,8 +52,7 @@ class NumPy:
         return isinstance(held, (numpy.ndarray, numpy.generic))
 
     def dtype(self, array):
-        names = [name for name, (_, bits) in DTYPES.items() if array.dtype == bits]
-        return names[0] if names else str(array.dtype)
+        return OF_ARRAYS.get(array.dtype, str(array.dtype))
 
     def bits(self, array, dtype):
         """The elements in memory of the host; a copy."""
@@ -248,8 +247,7 @@ class Jax:
     def dtype(self, array):
         if array.dtype == self.jax.numpy.bfloat16:
             return "bf16"
-        names = [name for name, (_, bits) in DTYPES.items() if array.dtype == bits]
-        return names[0] if names else str(array.dtype)
+        return OF_ARRAYS.get(array.dtype, str(array.dtype))
 
     def bits(self, array, dtype):
         host = numpy.asarray(array)

@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 
-from . import audit, examine, faults, judge, tensors
+from . import audit, examine, faults, generate, judge, tensors
 from .arrays import FRAMEWORKS
 from .frames import Frames
 from .program import Program
@@ -123,9 +123,18 @@ class Server:
         program = self.program(request)
         framework = program.framework
         given = {key: framework.of(held) for key, held in tensors.read(request["file"]).items()}
-        outputs, least_ns = audit.audit(program, self.clock, given, request["enough_ns"])
+        timed = None
+        if request.get("timed") is not None:
+            timed = {key: framework.of(held) for key, held in tensors.read(request["timed"]).items()}
+        outputs, least_ns = audit.audit(program, self.clock, given, timed, request["enough_ns"])
         tensors.write(request["results"], outputs)
         return {"elapsed_ns": least_ns}
+
+    def generate(self, request):
+        """The inputs that a function of the user makes."""
+        self.files = {held["path"] for held in request["source"].get("files", [])}
+        tensors.write(request["file"], generate.generate(request))
+        return {}
 
     def judge(self, request):
         self.files = {held["path"] for held in request["source"].get("files", [])}

@@ -30,6 +30,9 @@ DTYPES = {
     "bool": ("BOOL", numpy.bool_),
 }
 
+# Name by the NumPy type of the elements themselves, which bf16 has none of.
+OF_ARRAYS = {numpy.dtype(bits): name for name, (_, bits) in DTYPES.items() if name != "bf16"}
+
 OF_FILES = {file: name for name, (file, _) in DTYPES.items()}
 
 
