@@ -148,12 +148,14 @@ impl Sample {
 }
 
 /// Times of the steps that make a function in an interpreter ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preparation {
     /// Importing it, and the library of its arrays, in nanoseconds.
     pub import_ns: u64,
     /// Its first call, in which it compiles, in nanoseconds.
     pub first_call_ns: u64,
+    /// Files of the user that it loaded and that are no part of the run's identity.
+    pub unlisted: Vec<String>,
 }
 
 /// Results for inputs that a program had not seen.

@@ -21,6 +21,7 @@ pub struct Measured {
     pub prepare_ns: Option<u64>,
     pub import_ns: Option<u64>,
     pub first_call_ns: Option<u64>,
+    pub unlisted_sources: Option<Box<str>>,
     pub first_runs: Option<FirstRuns>,
     pub totals: Option<Totals>,
     pub kernels: Arc<[KernelUse]>,
@@ -43,6 +44,8 @@ impl From<Measurement> for Measured {
             prepare_ns: measurement.prepare_ns,
             import_ns: measurement.import_ns,
             first_call_ns: measurement.first_call_ns,
+            unlisted_sources: (!measurement.unlisted_sources.is_empty())
+                .then(|| measurement.unlisted_sources.join("; ").into()),
             first_runs: measurement.first_runs,
             totals: measurement.totals,
             kernels: measurement.kernels.into(),

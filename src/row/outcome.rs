@@ -72,11 +72,13 @@ pub enum Flag {
     /// A configuration of a raced backend that was clearly slower than the best of its problem: it
     /// has the samples that it had by then.
     Outraced,
+    /// A function in Python loaded files of the user that are no part of the run's identity.
+    UnlistedSource,
 }
 
 impl Flag {
     /// All flags.
-    pub const ALL: [Flag; 9] = [
+    pub const ALL: [Flag; 10] = [
         Flag::Unsteady,
         Flag::WideInterval,
         Flag::CoarseClock,
@@ -86,6 +88,7 @@ impl Flag {
         Flag::MemoryMismatch,
         Flag::Spills,
         Flag::Outraced,
+        Flag::UnlistedSource,
     ];
 
     /// The word of rows.
@@ -100,6 +103,7 @@ impl Flag {
             Flag::MemoryMismatch => "memory_mismatch",
             Flag::Spills => "spills",
             Flag::Outraced => "outraced",
+            Flag::UnlistedSource => "unlisted_source",
         }
     }
 }
@@ -207,6 +211,10 @@ pub struct Measurement {
     /// Of this, the time of its first call, in which it compiles.
     #[serde(default)]
     pub first_call_ns: Option<u64>,
+    /// Files of the user that a function in Python loaded, and that are no part of the run's
+    /// identity.
+    #[serde(default)]
+    pub unlisted_sources: Vec<String>,
     /// The first iterations of the program; absent in rows from before they were recorded.
     #[serde(default)]
     pub first_runs: Option<FirstRuns>,

@@ -475,10 +475,19 @@ fn note_preparation(
     let parts = device.preparation(prepared);
     let by_device_ns = prepare_ns + device.further_preparation_ns(prepared);
     // The time between import and first call is spent on inputs and checks.
-    let own_ns = parts.map(|parts| parts.import_ns + parts.first_call_ns);
+    let own_ns = parts
+        .as_ref()
+        .map(|parts| parts.import_ns + parts.first_call_ns);
     measurement.prepare_ns = Some(own_ns.unwrap_or(by_device_ns));
-    measurement.import_ns = parts.map(|parts| parts.import_ns);
-    measurement.first_call_ns = parts.map(|parts| parts.first_call_ns);
+    let Some(parts) = parts else {
+        return;
+    };
+    measurement.import_ns = Some(parts.import_ns);
+    measurement.first_call_ns = Some(parts.first_call_ns);
+    if !parts.unlisted.is_empty() {
+        measurement.flags.push(Flag::UnlistedSource);
+    }
+    measurement.unlisted_sources = parts.unlisted;
 }
 
 /// A point's program for a problem.

@@ -88,6 +88,16 @@ pub(super) const CHECK: &[Column] = &[
         with_another,
     ),
     text(
+        "unlisted_sources",
+        "files that a function in Python loaded and that are no part of the run's identity, with `; ` between",
+        "run",
+    )
+    .group(Group::Program)
+    .of_measurement(
+        |found| word(found.unlisted_sources.as_deref()?),
+        |found, field| put(&mut found.unlisted_sources, Ok(field.owned().map(Box::from))),
+    ),
+    text(
         "flags",
         "remarks on the row (docs/codes.md), in words with spaces between",
         "run",

@@ -71,6 +71,42 @@ fn an_edited_module_measures_its_backend_again_and_no_other() {
     assert!(said.contains("helper.py"), "{said}");
 }
 
+/// A module that no scan of imports sees.
+#[test]
+fn files_beside_the_identity_are_told() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let folder = copied();
+    let path = folder.path("helper.py");
+    let dynamic = format!(
+        "import importlib, sys\nsys.path.append({:?})\nfactor = importlib.import_module(\"hid\" + \"den\").FACTOR\n\
+         def twice(x):\n    return x * factor\n",
+        folder.path("").to_str().unwrap()
+    );
+    fs::write(&path, dynamic).unwrap();
+    fs::write(folder.path("hidden.py"), "FACTOR = 2\n").unwrap();
+    let ran = folder.sweeper(&["run", "adversaries.toml", ONLY]);
+    assert_eq!(code(&ran), 0, "{}", text(&ran));
+    let rows = rows(&folder);
+    let (own, other) = (&rows["right forward"], &rows["native forward"]);
+    assert_eq!(own["status"], "ok", "{}", own["reason"]);
+    assert!(own["flags"].contains("unlisted_source"), "{}", own["flags"]);
+    assert!(own["unlisted_sources"].ends_with("hidden.py"));
+    assert!(
+        !own["unlisted_sources"].contains(';'),
+        "{}",
+        own["unlisted_sources"]
+    );
+    assert!(!other["flags"].contains("unlisted_source"));
+
+    let others = measured();
+    assert_eq!(
+        super::rows(&others)["right forward"]["unlisted_sources"],
+        ""
+    );
+}
+
 #[test]
 fn another_interpreter_is_another_run_and_a_rerun_says_so() {
     if !has_package("numpy", "numpy") {

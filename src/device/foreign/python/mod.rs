@@ -316,10 +316,13 @@ impl Python {
         let answer = self.ask(&request)?;
         let state = &mut self.programs[program.0];
         state.interpreter = self.started;
-        state.preparation = state.preparation.or_else(|| {
+        let unlisted = answer["unlisted"].as_array().into_iter().flatten();
+        let unlisted = unlisted.filter_map(|file| file.as_str().map(str::to_owned));
+        state.preparation = state.preparation.take().or_else(|| {
             Some(Preparation {
                 import_ns: answer["import_ns"].as_u64()?,
                 first_call_ns: answer["first_ns"].as_u64()?,
+                unlisted: unlisted.collect(),
             })
         });
         Ok(())
@@ -362,7 +365,7 @@ impl ForeignRunner for Python {
     }
 
     fn preparation(&self, program: Prepared) -> Option<Preparation> {
-        self.programs[program.0].preparation
+        self.programs[program.0].preparation.clone()
     }
 
     fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {

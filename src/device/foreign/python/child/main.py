@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 
-from . import audit, examine, faults, generate, judge, tensors
+from . import audit, examine, faults, generate, judge, tensors, unlisted
 from .arrays import FRAMEWORKS
 from .frames import Frames
 from .program import Program
@@ -63,6 +63,7 @@ class Server:
         compiled."""
         self.files = {held["path"] for held in request["source"].get("files", [])}
         framework = self.framework(request["arrays"])
+        before = unlisted.loaded()
         program = Program(request, framework, self.given(request["arrays"]))
         start = time.perf_counter_ns()
         program.restore()
@@ -78,7 +79,8 @@ class Server:
         gc.freeze()
         # As if it were the first function of its interpreter.
         import_ns = self.framework_ns[request["arrays"]] + program.import_ns
-        return {"import_ns": import_ns, "first_ns": first_ns}
+        files = unlisted.unlisted(before, self.files | program.all_files)
+        return {"import_ns": import_ns, "first_ns": first_ns, "unlisted": files}
 
     def refuse_overwriting(self, request):
         """Refuses a function that has changed an input, after which all have their given values."""

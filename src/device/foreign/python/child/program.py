@@ -30,6 +30,9 @@ class Program:
         self.framework = framework
         self.what = request["what"]
         self.files = {held["path"] for held in request["source"].get("files", [])}
+        # A model may be one of another file's.
+        problem = (request.get("model") or {}).get("problem", {})
+        self.all_files = self.files | {held["path"] for held in problem.get("files", [])}
         start = time.perf_counter_ns()
         if request.get("model") is not None:
             function = kernelbench.model(request, framework)
