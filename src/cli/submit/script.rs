@@ -64,14 +64,25 @@ impl Scripts<'_> {
         format!(
             "{head}\
              if [ -z \"$SLURM_JOB_END_TIME\" ]; then\n    \
-                 # Slurm before 23.02 does not say when a job ends.\n    \
-                 end=$(squeue -h -j \"$SLURM_JOB_ID\" -o %e 2>/dev/null) &&\n        \
+                 # Slurm before 23.02 does not say when a job begins and ends.\n    \
+                 task=${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID\n    \
+                 read -r start end < <(squeue -h -j \"$task\" -o '%S %e' 2>/dev/null)\n    \
+                 [ -n \"$end\" ] && SLURM_JOB_START_TIME=$(date -d \"$start\" +%s 2>/dev/null) &&\n        \
                      end=$(date -d \"$end\" +%s 2>/dev/null) && export SLURM_JOB_END_TIME=\"$end\"\n\
+             fi\n\
+             # By the clock of this node, which may disagree with Slurm's.\n\
+             late=$((began - ${{SLURM_JOB_START_TIME:-began}}))\n\
+             if [ -n \"$SLURM_JOB_END_TIME\" ] && {{ [ \"$late\" -lt -5 ] || [ \"$late\" -gt 300 ]; }}; then\n    \
+                 echo \"this node's clock is $late s ahead of Slurm's\" >&2\n    \
+                 export SLURM_JOB_END_TIME=$((SLURM_JOB_END_TIME + late))\n\
              fi\n\
              {command} --shard {shard} &\n\
              sweep=$!\n\
-             # Slurm tells this shell when the time is nearly over, and may do so a minute early.\n\
-             trap '[ -n \"$SLURM_JOB_END_TIME\" ] || kill -USR1 \"$sweep\" 2>/dev/null' USR1\n\
+             # Slurm tells this shell when the time is nearly over, and may do so a minute early. A sweep that\n\
+             # believes to have much more is wrong.\n\
+             left() {{ echo $((${{SLURM_JOB_END_TIME:-0}} - $(date +%s))); }}\n\
+             trap '[ -n \"$SLURM_JOB_END_TIME\" ] && [ \"$(left)\" -lt {known_s} ] ||\n    \
+                 kill -USR1 \"$sweep\" 2>/dev/null' USR1\n\
              trap 'kill -TERM \"$sweep\" 2>/dev/null' TERM\n\
              wait \"$sweep\"\n\
              code=$?\n\
@@ -82,6 +93,7 @@ impl Scripts<'_> {
              done\n\
              exit \"$code\"\n",
             head = self.head(Step::Measure),
+            known_s = NOTICE_S + 90,
             command = self.command(&words),
         )
     }
@@ -137,8 +149,10 @@ impl Scripts<'_> {
             options.extend(cluster.options.iter().cloned());
         }
         let options = options.iter().map(|option| format!("#SBATCH {option}\n"));
+        // Before all else: what follows may take a while.
+        let began = (step == Step::Measure).then(|| "began=$(date +%s)\n".to_owned());
         let before = cluster.before.iter().map(|line| format!("{line}\n"));
-        let lines: String = options.chain(before).collect();
+        let lines: String = options.chain(began).chain(before).collect();
         format!("#!/bin/bash\n{lines}")
     }
 }
