@@ -39,7 +39,7 @@ impl Manifest {
 
 /// Walks every case once and reports what is wrong with its points.
 fn check(cx: &mut Context<'_>, manifest: &Manifest, places: &[Places]) {
-    let mut merger = Merger::default();
+    let mut merger = Merger::of(&manifest.cases);
     let mut tally = Tally::default();
     let mut surveys: Vec<Survey<'_>> = Vec::new();
     for (case, places) in manifest.cases.iter().zip(places) {
@@ -133,6 +133,9 @@ impl<'m> Survey<'m> {
         }
         self.parameters(visit);
         self.script(visit);
+        if merger.all_differ {
+            return;
+        }
         let problem = merger.problem(self.problems.id(visit));
         let backend = self.problems.backends[visit.backend];
         if !merger.is_new(problem, backend, visit.phase) {
