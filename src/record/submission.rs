@@ -129,16 +129,21 @@ impl Submission {
 
     /// The shards that are done in a run of its jobs.
     pub fn done(&self, results: &Path) -> BTreeSet<u32> {
+        self.having(results, |state| state.end == Some(End::Done))
+    }
+
+    /// The shards whose state in a run of its jobs is such.
+    pub fn having(&self, results: &Path, is_such: impl Fn(&State) -> bool) -> BTreeSet<u32> {
         let runs = self.runs(results);
-        let is_done = |index: u32| {
+        let has = |index: &u32| {
             let shard = Shard {
                 count: self.shards,
-                index,
+                index: *index,
             };
-            let mut ends = runs.iter().map(|run| is_done(run, shard));
-            !runs.is_empty() && ends.any(|is_done| is_done)
+            let mut states = runs.iter().filter_map(|run| state(run, shard));
+            states.any(|state| is_such(&state))
         };
-        (1..=self.shards).filter(|&index| is_done(index)).collect()
+        (1..=self.shards).filter(has).collect()
     }
 }
 
@@ -173,15 +178,15 @@ fn last_words(logs: &Path) -> Option<(PathBuf, String)> {
     Some((log, line.trim().chars().take(300).collect()))
 }
 
-fn is_done(run: &Recorded, shard: Shard) -> bool {
+/// The state of a shard, or of the whole run.
+fn state(run: &Recorded, shard: Shard) -> Option<State> {
     let is_shared = parts::shards(&run.path).is_ok_and(|shards| !shards.is_empty());
     let part = match is_shared {
         true => Part::Shard(shard),
         // Joined.
         false => Part::Whole,
     };
-    let state = State::read(&part.state(&run.path));
-    state.is_some_and(|state| state.end == Some(End::Done))
+    State::read(&part.state(&run.path))
 }
 
 /// The jobs that have measured a run, as far as its files know.

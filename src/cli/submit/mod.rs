@@ -24,6 +24,7 @@ use crate::manifest::Manifest;
 use crate::manifest::settings::Cluster;
 use crate::record::submission::{FOLDER, Submission, nothing_begun};
 use crate::run;
+use crate::run::retry::Retry;
 use script::Scripts;
 
 /// Arguments of `submit`.
@@ -66,6 +67,13 @@ pub struct SubmitArgs {
     /// (cluster.before)
     #[arg(long, value_name = "LINE")]
     before: Vec<String>,
+    /// Have tasks try points again that have no result, as `run --retry` does; those that are done
+    /// are submitted, too, if they have such points
+    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    retry: Vec<String>,
+    /// Tasks take results of earlier runs, as `run --reuse` does
+    #[arg(long)]
+    reuse: bool,
     /// Print the scripts and submit nothing
     #[arg(long)]
     dry_run: bool,
@@ -117,6 +125,13 @@ pub fn submit(args: &SubmitArgs, screen: &Screen) -> Exit {
         );
         return Exit::Usage;
     };
+    let retry = match Retry::parse(&args.retry) {
+        Ok(retry) => retry,
+        Err(reason) => {
+            screen.error(&format!("--retry: {reason}"));
+            return Exit::Usage;
+        }
+    };
     let made = prepare(args, &manifest, shards, screen);
     let (folder, steps) = match made {
         Ok(made) => made,
@@ -135,7 +150,7 @@ pub fn submit(args: &SubmitArgs, screen: &Screen) -> Exit {
         screen.line(texts.join("\n").trim_end());
         return Exit::Fine;
     }
-    match hand_over(&manifest, shards, &folder, &steps, screen) {
+    match hand_over(&manifest, (shards, &retry), &folder, &steps, screen) {
         Ok(()) => Exit::Fine,
         Err((reason, exit)) => {
             screen.error(&reason);
@@ -183,6 +198,8 @@ fn prepare(
         manifest: &words,
         hash: &hash.to_string(),
         shards,
+        retry: &args.retry.join(","),
+        reuse: args.reuse,
     };
     let steps = Steps {
         compile: compile(manifest, &scripts, screen),
@@ -254,7 +271,7 @@ type Refusal = (String, Exit);
 /// Writes the scripts, and submits the tasks that are neither done nor queued.
 fn hand_over(
     manifest: &Manifest,
-    shards: u32,
+    (shards, retry): (u32, &Retry),
     folder: &Path,
     steps: &Steps,
     screen: &Screen,
@@ -275,7 +292,10 @@ fn hand_over(
         held.manifest == fresh.manifest && held.engine == fresh.engine && held.shards == shards
     });
     let mut submission = before.unwrap_or(fresh);
-    let done = submission.done(results);
+    let mut done = submission.done(results);
+    for again in submission.having(results, |state| retry.covers_any(&state.statuses)) {
+        done.remove(&again);
+    }
     let queued = earlier::queued(&submission).map_err(|reason| (reason, Exit::Impossible))?;
     let is_missing = |index: &u32| !done.contains(index) && !queued.contains(index);
     let missing: Vec<u32> = (1..=shards).filter(is_missing).collect();

@@ -24,6 +24,10 @@ pub(super) struct Scripts<'a> {
     pub hash: &'a str,
     /// Number of shards.
     pub shards: u32,
+    /// Statuses of points that are tried again; empty for none.
+    pub retry: &'a str,
+    /// Whether results of earlier runs are taken.
+    pub reuse: bool,
 }
 
 /// The purpose of a script's job.
@@ -61,6 +65,18 @@ impl Scripts<'_> {
         let mut words = vec!["run"];
         words.extend(self.manifest.iter().map(String::as_str));
         words.extend(["--if-manifest", self.hash, "--requeue"]);
+        words.extend(self.reuse.then_some("--reuse"));
+        // A task that was started again has tried them.
+        let (retry, more) = match self.retry {
+            "" => (String::new(), ""),
+            statuses => (
+                format!(
+                    "retry=()\n[ -n \"$SLURM_RESTART_COUNT\" ] || retry=(--retry {})\n",
+                    quoted(statuses)
+                ),
+                " \"${retry[@]}\"",
+            ),
+        };
         format!(
             "{head}\
              if [ -z \"$SLURM_JOB_END_TIME\" ]; then\n    \
@@ -76,7 +92,7 @@ impl Scripts<'_> {
                  echo \"this node's clock is $late s ahead of Slurm's\" >&2\n    \
                  export SLURM_JOB_END_TIME=$((SLURM_JOB_END_TIME + late))\n\
              fi\n\
-             {command} --shard {shard} &\n\
+             {retry}{command}{more} --shard {shard} &\n\
              sweep=$!\n\
              # Slurm tells this shell when the time is nearly over, and may do so a minute early. A sweep that\n\
              # believes to have much more is wrong.\n\
@@ -237,6 +253,8 @@ mod tests {
             manifest: &words.map(str::to_owned),
             hash: "00",
             shards: 2,
+            retry: "",
+            reuse: false,
         };
         let ends = |script: String, end: &str| assert!(script.ends_with(end), "{script}");
         ends(
