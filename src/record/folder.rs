@@ -117,12 +117,7 @@ impl RunFolder {
             what,
             holder,
         };
-        let lock = |locked, alone| {
-            lock::take(path, locked, alone, part).map_err(|refused| match refused {
-                lock::Refused::Held(what, holder) => busy(what, holder),
-                lock::Refused::Io(path, error) => FolderError::Io { path, error },
-            })
-        };
+        let lock = |locked, alone| lock::take(path, locked, alone, part);
         let mut locks = Vec::new();
         match part {
             Part::Whole => {

@@ -5,12 +5,13 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::folder::FolderError;
 use super::hold::{self, Holder};
 use super::parts;
 use crate::files;
@@ -23,15 +24,6 @@ const TEXT_BYTES: usize = 1024;
 /// How long a process is given to write who it is, after it has a lock.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Why a lock can't be had.
-#[derive(Debug)]
-pub(super) enum Refused {
-    /// Another process has it: which part it writes, and who it is, where that is known.
-    Held(Part, Option<Box<Holder>>),
-    /// The file.
-    Io(PathBuf, io::Error),
-}
-
 /// The process that has locked a file, and the part of the run that it writes.
 #[derive(Serialize, Deserialize)]
 struct Named {
@@ -42,13 +34,13 @@ struct Named {
 /// Locks `part` of a run in `folder`, alone or beside others, for a process that writes `own`.
 ///
 /// # Errors
-/// The process that has it, or those of the file system; one without locks has holds.
-pub(super) fn take(folder: &Path, part: Part, alone: bool, own: Part) -> Result<File, Refused> {
+/// [`FolderError::Busy`], or those of the file system; one without locks has holds.
+pub(super) fn take(folder: &Path, part: Part, alone: bool, own: Part) -> Result<File, FolderError> {
     let path = part.lock(folder);
     // A link would be followed to a file that is none of ours.
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create(true).truncate(false);
-    let file = files::open_own(options, &path).map_err(|error| Refused::Io(path, error))?;
+    let file = files::open_own(options, &path).map_err(|error| FolderError::Io { path, error })?;
     let locked = match alone {
         true => file.try_lock(),
         false => file.try_lock_shared(),
@@ -65,7 +57,8 @@ pub(super) fn take(folder: &Path, part: Part, alone: bool, own: Part) -> Result<
             loop {
                 let (what, holder) = holder(folder, part);
                 if holder.is_some() || began.elapsed() > PATIENCE {
-                    return Err(Refused::Held(what, holder));
+                    let path = folder.to_owned();
+                    return Err(FolderError::Busy { path, what, holder });
                 }
                 thread::sleep(Duration::from_millis(20));
             }
