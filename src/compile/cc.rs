@@ -76,8 +76,12 @@ impl Driver {
         let words = name.to_str().unwrap_or_default().split_whitespace();
         let mut words: Vec<String> = words.map(str::to_owned).collect();
         if words.len() < 2 || resolve(Path::new(name)).is_some_and(|path| path.exists()) {
+            // Kernels are compiled in other folders.
+            let file = Path::new(name);
+            let is_path = file.components().count() > 1;
+            let program = std::path::absolute(file).ok().filter(|_| is_path);
             return Driver {
-                program: PathBuf::from(name),
+                program: program.unwrap_or_else(|| file.to_owned()),
                 words: Vec::new(),
             };
         }
