@@ -177,3 +177,34 @@ impl Hasher for CheapHasher {
 
     fn write_usize(&mut self, _length: usize) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::Grid;
+    use crate::manifest::{Overrides, Sources, registry};
+
+    /// Whether points are taken to differ, and how many there are.
+    fn points(grid: &str, more: &str) -> (bool, usize) {
+        let text = format!(
+            "schema = 1\nname = \"a\"\nabout = \"b\"\n[grid]\n{grid}\n[case.one]\n\
+             workload = \"copy\"\nphases = [\"forward\"]\nbackends = [\"builtin\"]\n{more}"
+        );
+        let sources = Sources::from_text("m.toml", &text);
+        let manifest = Manifest::resolve(&sources, &Overrides::new(), &registry()).unwrap();
+        let all_differ = Merger::of(&manifest.cases).all_differ;
+        (all_differ, Grid::new(&manifest).points().len())
+    }
+
+    #[test]
+    fn points_are_compared_where_some_may_be_equal() {
+        assert_eq!(points("elements = [1, 2, 2, 3]", ""), (true, 3));
+        let derived = "[derive]\nelements = \"min(size, 3)\"\n";
+        assert_eq!(points("size = [1, 2, 3, 4]", derived), (false, 3));
+        let second =
+            "[case.two]\nworkload = \"copy\"\nphases = [\"forward\"]\nbackends = [\"builtin\"]\n";
+        assert_eq!(points("elements = [1, 2]", second), (false, 2));
+        let extra = "[[include]]\npoint = { elements = 7 }\n";
+        assert_eq!(points("elements = [1, 2]", extra), (false, 3));
+    }
+}
