@@ -269,7 +269,7 @@ mod tests {
         ]);
         assert_eq!(groups_allow(root.path()), 1000);
         assert_eq!(groups(root.path())[0].kills(root.path()), 1);
-        // Then what Slurm says counts.
+        // Then the job's memory counts, as Slurm says it.
         let unlimited = "9223372036854771712\n";
         fs::write(root.path().join(file("memory.limit_in_bytes")), unlimited).unwrap();
         assert_eq!(groups_allow(root.path()), u64::MAX);

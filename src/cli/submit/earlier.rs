@@ -1,4 +1,4 @@
-//! Earlier submissions of a manifest: which of their tasks are queued, and what they forbid.
+//! Earlier submissions of a manifest: their queued tasks, and the number of shards that they set.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -165,7 +165,7 @@ impl Scripts<'_> {
             options.extend(cluster.options.iter().cloned());
         }
         let options = options.iter().map(|option| format!("#SBATCH {option}\n"));
-        // Before all else: what follows may take a while.
+        // Before all else: lines of one's own may take a while.
         let began = (step == Step::Measure).then(|| "began=$(date +%s)\n".to_owned());
         let before = cluster.before.iter().map(|line| format!("{line}\n"));
         let lines: String = options.chain(began).chain(before).collect();
