@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::screen::Screen;
 use super::signals;
+use crate::record::hold;
 use crate::run::Ended;
 
 /// Runs a command of Slurm. Yields its standard output.
@@ -35,7 +36,10 @@ pub(super) fn call(program: &str, args: &[&str]) -> Result<String, String> {
 
 /// Has Slurm start this job again, since its time was over.
 pub(super) fn requeue(ended: &Ended, screen: &Screen) {
-    let Ok(job) = std::env::var("SLURM_JOB_ID") else {
+    // By its array and task: one task of an array has the array's own number, by which all of them
+    // would be started again.
+    let job = std::env::var_os("SLURM_JOB_ID").and_then(|_| hold::job());
+    let Some(job) = job else {
         return screen.warning("--requeue: this is no job of Slurm");
     };
     if signals::was_told_to_end() {

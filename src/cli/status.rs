@@ -1,5 +1,6 @@
 //! `sweeper status`: how far the processes are that measure a run.
 
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -7,11 +8,12 @@ use clap::Args;
 use serde_json::json;
 
 use super::exit::Exit;
-use super::runs;
 use super::screen::Screen;
+use super::{runs, slurm};
 use crate::record::find;
 use crate::record::progress::{PartProgress, Progress, Standing};
 use crate::record::recorded::Recorded;
+use crate::record::submission::Submission;
 
 /// Parts that are listed without being asked.
 const MOST_LISTED: usize = 40;
@@ -22,7 +24,7 @@ const EVERY: Duration = Duration::from_secs(2);
 /// Arguments of `status`.
 #[derive(Args)]
 pub struct StatusArgs {
-    /// First digits of the run's id, or its folder
+    /// First digits of the run's id, its folder, or the folder that `submit` named
     run: String,
     #[command(flatten)]
     place: runs::Place,
@@ -33,7 +35,7 @@ pub struct StatusArgs {
 
 /// Shows how far a run is.
 pub fn status(args: &StatusArgs, screen: &Screen) -> Exit {
-    let run = match find::find(&args.run, &args.place.output_dir) {
+    let run = match begun(args, screen) {
         Ok(run) => run,
         Err(message) => {
             screen.error(&message);
@@ -63,6 +65,28 @@ pub fn status(args: &StatusArgs, screen: &Screen) -> Exit {
             .any(|standing| counts.contains_key(standing));
         if !args.watch || !is_going {
             return Exit::Fine;
+        }
+        thread::sleep(EVERY);
+    }
+}
+
+/// The run. Who watches a submission waits for its jobs to begin one, while any is queued.
+fn begun(args: &StatusArgs, screen: &Screen) -> Result<Recorded, String> {
+    let mut has_said = false;
+    loop {
+        let found = find::find(&args.run, &args.place.output_dir);
+        let waiting = Submission::read(Path::new(&args.run)).filter(|_| args.watch);
+        let (Some(submission), Err(message)) = (waiting, &found) else {
+            return found;
+        };
+        // Where Slurm can't be asked, people end the waiting.
+        let is_over = |job: &str| slurm::queued(job).is_ok_and(|tasks| tasks.is_empty());
+        if submission.jobs().all(is_over) {
+            return found;
+        }
+        if !has_said {
+            screen.note(&format!("{message}; waiting"));
+            has_said = true;
         }
         thread::sleep(EVERY);
     }

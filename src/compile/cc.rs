@@ -37,6 +37,32 @@ pub const OPTIONS: &[&str] = &[
 /// Only where the compiler knows it: without, gcc halves its vectors on many processors.
 const WIDE_VECTORS: &str = "-mprefer-vector-width=512";
 
+/// The headers of C's standard library, whose text is a part of what kernels are compiled from.
+const HEADERS: [&str; 22] = [
+    "assert.h",
+    "complex.h",
+    "ctype.h",
+    "errno.h",
+    "fenv.h",
+    "float.h",
+    "inttypes.h",
+    "limits.h",
+    "locale.h",
+    "math.h",
+    "setjmp.h",
+    "stdarg.h",
+    "stdatomic.h",
+    "stdbool.h",
+    "stddef.h",
+    "stdint.h",
+    "stdio.h",
+    "stdlib.h",
+    "string.h",
+    "tgmath.h",
+    "time.h",
+    "wchar.h",
+];
+
 /// How a compiler is called: a program, and words that stand before all others, as in `ccache gcc`.
 #[derive(Clone, Debug)]
 struct Driver {
@@ -50,8 +76,12 @@ impl Driver {
         let words = name.to_str().unwrap_or_default().split_whitespace();
         let mut words: Vec<String> = words.map(str::to_owned).collect();
         if words.len() < 2 || resolve(Path::new(name)).is_some_and(|path| path.exists()) {
+            // Kernels are compiled in other folders.
+            let file = Path::new(name);
+            let is_path = file.components().count() > 1;
+            let program = std::path::absolute(file).ok().filter(|_| is_path);
             return Driver {
-                program: PathBuf::from(name),
+                program: program.unwrap_or_else(|| file.to_owned()),
                 words: Vec::new(),
             };
         }
@@ -92,7 +122,8 @@ pub struct Cc {
     pub machine: String,
     /// Digest of the meaning of `-march=native` here, spelt out: all predefined macros.
     pub isa: String,
-    /// Digest of the compiler's programs and of [`Cc::isa`]: changes whenever the compiler would.
+    /// Digest of the compiler's programs, of C's headers and of [`Cc::isa`]: changes whenever the
+    /// compiler would.
     pub identity: String,
 }
 
@@ -154,6 +185,12 @@ impl Cc {
         for (name, value) in surroundings() {
             hasher.update(format!("\0{name}={value}"));
         }
+        // Without names of files: equal headers elsewhere are these. A C library that lacks one is
+        // told apart by the compiler alone.
+        let mut of_headers = vec!["-std=gnu11", "-E", "-P", "-dD"];
+        of_headers.extend(HEADERS.iter().flat_map(|header| ["-include", header]));
+        of_headers.extend(["-x", "c", "/dev/null"]);
+        hasher.update(Sha256::digest(ask(&of_headers).unwrap_or_default()));
         let own = std::iter::once(driver.program.clone());
         let parts = ["cc1", "as", "ld"].into_iter().filter_map(|part| {
             let said = ask(&[&format!("-print-prog-name={part}")]).ok()?;
@@ -262,6 +299,7 @@ mod tests {
     use super::*;
     use crate::compile::NEVER;
     use std::borrow::Cow;
+    use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
     use sweeper_program::{Language, SourceFile};
 
@@ -282,6 +320,26 @@ mod tests {
 
     fn cc() -> Cc {
         Cc::find(None, &Digests::default(), &NEVER).expect("these tests need a C compiler")
+    }
+
+    #[test]
+    fn headers_of_the_system_are_part_of_the_compiler() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let of = |include: &str, pi: &str| {
+            fs::create_dir_all(path(include)).unwrap();
+            fs::write(path(include).join("math.h"), format!("#define PI {pi}\n")).unwrap();
+            let link = path("link");
+            let script = format!("#!/bin/sh\nexec cc -isystem {} \"$@\"\n", link.display());
+            fs::write(path("cc"), script).unwrap();
+            fs::set_permissions(path("cc"), PermissionsExt::from_mode(0o755)).unwrap();
+            let _ = fs::remove_file(&link);
+            std::os::unix::fs::symlink(path(include), &link).unwrap();
+            let found = Cc::find(Some(path("cc").as_os_str()), &Digests::default(), &NEVER);
+            found.unwrap().identity
+        };
+        assert_eq!(of("one", "3"), of("other", "3"));
+        assert_ne!(of("one", "3"), of("one", "3.1"));
     }
 
     #[test]

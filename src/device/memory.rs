@@ -72,6 +72,9 @@ struct Hierarchy {
     kills: &'static str,
 }
 
+/// Version 1 has no word for the absence of a limit: it is 2^63 less a page then.
+const UNLIMITED: u64 = 1 << 62;
+
 static VERSION_1: Hierarchy = Hierarchy {
     limit: "memory.limit_in_bytes",
     used: "memory.usage_in_bytes",
@@ -93,7 +96,8 @@ impl Group {
         let levels = self.inner.ancestors();
         let level = |inner: &Path| {
             let folder = self.folder(root, inner);
-            let limit = number(&folder.join(self.hierarchy.limit))?;
+            let limit = number(&folder.join(self.hierarchy.limit));
+            let limit = limit.filter(|&limit| limit < UNLIMITED)?;
             let used = number(&folder.join(self.hierarchy.used))?;
             let droppable = field(&folder.join("memory.stat"), self.hierarchy.droppable);
             Some(limit.saturating_sub(used.saturating_sub(droppable.unwrap_or(0))))
@@ -265,6 +269,10 @@ mod tests {
         ]);
         assert_eq!(groups_allow(root.path()), 1000);
         assert_eq!(groups(root.path())[0].kills(root.path()), 1);
+        // Then the job's memory counts, as Slurm says it.
+        let unlimited = "9223372036854771712\n";
+        fs::write(root.path().join(file("memory.limit_in_bytes")), unlimited).unwrap();
+        assert_eq!(groups_allow(root.path()), u64::MAX);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What of a manifest can be judged on all points only: expressions without a value, cases without
 //! a point, rules that never fire, values that are never reached, points that are the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sweeper_program::Value;
 use sweeper_program::workload::WorkloadInfo;
@@ -39,8 +39,9 @@ impl Manifest {
 
 /// Walks every case once and reports what is wrong with its points.
 fn check(cx: &mut Context<'_>, manifest: &Manifest, places: &[Places]) {
-    let mut merger = Merger::default();
+    let mut merger = Merger::of(&manifest.cases);
     let mut tally = Tally::default();
+    let mut surveys: Vec<Survey<'_>> = Vec::new();
     for (case, places) in manifest.cases.iter().zip(places) {
         let layout = Layout::new(case).filter(|_| combinations(case) <= MAX_COMBINATIONS);
         let Some(layout) = layout else {
@@ -52,8 +53,10 @@ fn check(cx: &mut Context<'_>, manifest: &Manifest, places: &[Places]) {
         let mut survey = Survey::new(manifest, case, places, &mut merger);
         Walker::new(case, &layout).run(|visit| survey.visit(&visit, &layout, &mut merger));
         survey.report(cx, &mut tally);
+        surveys.push(survey);
     }
     tally.report(cx);
+    report_values(cx, &surveys);
 }
 
 fn combinations(case: &Case) -> u64 {
@@ -82,12 +85,11 @@ struct Survey<'m> {
     script: Option<(String, String)>,
 }
 
-/// Rules and values of all cases, by place: one that is of use anywhere is of use.
+/// Rules of all cases, by place: one that is of use anywhere is of use.
 #[derive(Default)]
 struct Tally {
     rules: BTreeMap<At, bool>,
     outcomes: BTreeMap<At, bool>,
-    values: BTreeMap<(At, String, String), bool>,
 }
 
 impl<'m> Survey<'m> {
@@ -131,6 +133,9 @@ impl<'m> Survey<'m> {
         }
         self.parameters(visit);
         self.script(visit);
+        if merger.all_differ {
+            return;
+        }
         let problem = merger.problem(self.problems.id(visit));
         let backend = self.problems.backends[visit.backend];
         if !merger.is_new(problem, backend, visit.phase) {
@@ -191,7 +196,7 @@ impl<'m> Survey<'m> {
         }
     }
 
-    fn report(self, cx: &mut Context<'_>, tally: &mut Tally) {
+    fn report(&self, cx: &mut Context<'_>, tally: &mut Tally) {
         let places = self.places;
         for (part, (error, point)) in &self.failures {
             let Some(text) = text_of(places, *part) else {
@@ -241,24 +246,61 @@ impl<'m> Survey<'m> {
                 *tally.rules.entry(text.at).or_default() |= *fired;
             }
         }
-        for (index, rows) in self.reached.iter().enumerate() {
-            let dimension = &self.case.dimensions[index];
-            let names: Vec<&str> = dimension
-                .columns
-                .iter()
-                .map(|column| &*self.case.variables[*column].name)
-                .collect();
-            for (row, reached) in rows.iter().enumerate() {
-                let values: Vec<String> =
-                    dimension.rows[row].iter().map(Value::to_string).collect();
-                let key = (
-                    self.places.rows[index][row],
-                    names.join(", "),
-                    values.join(", "),
-                );
-                *tally.values.entry(key).or_default() |= *reached || self.points == 0;
-            }
+    }
+
+    /// Rows of dimensions, with their places: those that are in some point, or those in none.
+    fn rows(&self, are_reached: bool) -> impl Iterator<Item = (At, Values<'_>)> {
+        let dimensions = self.reached.iter().zip(&self.places.rows).enumerate();
+        dimensions.flat_map(move |(index, (rows, places))| {
+            let is_wanted = move |reached: bool| (reached || self.points == 0) == are_reached;
+            let rows = rows.iter().zip(places).enumerate();
+            let rows = rows.filter(move |(_, (reached, _))| is_wanted(**reached));
+            rows.map(move |(row, (_, at))| {
+                let case = self.case;
+                (*at, Values { case, index, row })
+            })
+        })
+    }
+}
+
+/// A row of a dimension.
+struct Values<'m> {
+    case: &'m Case,
+    index: usize,
+    row: usize,
+}
+
+impl Values<'_> {
+    /// Its names and values.
+    fn words(&self) -> (String, String) {
+        let dimension = &self.case.dimensions[self.index];
+        let columns = dimension.columns.iter();
+        let names: Vec<&str> = columns
+            .map(|column| &*self.case.variables[*column].name)
+            .collect();
+        let values = dimension.rows[self.row].iter();
+        let values: Vec<String> = values.map(Value::to_string).collect();
+        (names.join(", "), values.join(", "))
+    }
+}
+
+/// Reports values that are in no point of any case. Those that are in some are put into words only
+/// where others at their places are in none: a grid may have a million.
+fn report_values(cx: &mut Context<'_>, surveys: &[Survey<'_>]) {
+    let unreached = surveys.iter().flat_map(|survey| survey.rows(false));
+    let mut unreached: BTreeSet<(At, (String, String))> =
+        unreached.map(|(at, values)| (at, values.words())).collect();
+    let places: BTreeSet<At> = unreached.iter().map(|(at, _)| *at).collect();
+    if !places.is_empty() {
+        let reached = surveys.iter().flat_map(|survey| survey.rows(true));
+        for (at, values) in reached.filter(|(at, _)| places.contains(at)) {
+            unreached.remove(&(at, values.words()));
         }
+    }
+    for (at, (names, values)) in unreached {
+        let message = format!("the value {values} of `{names}` is in no point");
+        cx.report(Code::NeverReached, at, message)
+            .label("every point with it is left out");
     }
 }
 
@@ -282,13 +324,6 @@ impl Tally {
             if !fired {
                 cx.report(Code::NeverFires, at, "this outcome never happens")
                     .label("true of no point");
-            }
-        }
-        for ((at, names, values), reached) in self.values {
-            if !reached {
-                let message = format!("the value {values} of `{names}` is in no point");
-                cx.report(Code::NeverReached, at, message)
-                    .label("every point with it is left out");
             }
         }
     }

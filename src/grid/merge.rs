@@ -10,6 +10,7 @@ use super::walk::Visit;
 use super::{parameter_of, slot};
 use crate::expression::Operand;
 use crate::identity::{Encoder, InputSource, ProblemId, problem_id_of};
+use crate::manifest::case::ParameterSource;
 use crate::manifest::{Case, Manifest};
 
 /// Identities of a case's problems; variants of one problem are hashed once.
@@ -82,6 +83,8 @@ impl<'m> Problems<'m> {
 /// Finds equal points.
 #[derive(Default)]
 pub(crate) struct Merger {
+    /// No two points are equal: nothing is looked up.
+    pub(super) all_differ: bool,
     pub(super) problems: Vec<ProblemId>,
     numbers: HashMap<ProblemId, u32, Cheap>,
     backends: HashMap<&'static str, usize>,
@@ -90,12 +93,24 @@ pub(crate) struct Merger {
 }
 
 impl Merger {
+    /// For the points of some cases.
+    pub(crate) fn of(cases: &[Case]) -> Self {
+        Merger {
+            all_differ: matches!(cases, [only] if all_differ(only)),
+            ..Merger::default()
+        }
+    }
+
     /// The number of a problem, in order of appearance.
     pub(crate) fn problem(&mut self, id: ProblemId) -> u32 {
         if self.problems.last() == Some(&id) {
             return self.problems.len() as u32 - 1;
         }
         let next = self.problems.len() as u32;
+        if self.all_differ {
+            self.problems.push(id);
+            return next;
+        }
         let number = *self.numbers.entry(id).or_insert(next);
         if number == next {
             self.problems.push(id);
@@ -111,9 +126,29 @@ impl Merger {
 
     /// True the first time that a variant of a problem is seen.
     pub(crate) fn is_new(&mut self, problem: u32, backend: usize, phase: Phase) -> bool {
+        if self.all_differ {
+            return true;
+        }
         let variant = (backend as u64) << 8 | phase as u64;
         self.seen.insert(u64::from(problem) << 32 | variant)
     }
+}
+
+/// True if no two points of a case can be equal: it has each combination of rows once, and all that
+/// differs between rows are parameters of the workload, as they are written.
+fn all_differ(case: &Case) -> bool {
+    let is_parameter = |index: &usize| {
+        let sources = case.parameters.iter();
+        let mut sources = sources
+            .map(|source| matches!(source, ParameterSource::Variable(held) if held == index));
+        sources.any(|is_it| is_it)
+    };
+    let mut dimensions = case.dimensions.iter();
+    let are_plain = dimensions.all(|dimension| {
+        let differs = dimension.rows.len() > 1;
+        dimension.when.is_none() && (!differs || dimension.columns.iter().all(is_parameter))
+    });
+    are_plain && case.include.is_empty()
 }
 
 type Cheap = BuildHasherDefault<CheapHasher>;
@@ -141,4 +176,35 @@ impl Hasher for CheapHasher {
     }
 
     fn write_usize(&mut self, _length: usize) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::Grid;
+    use crate::manifest::{Overrides, Sources, registry};
+
+    /// Whether points are taken to differ, and how many there are.
+    fn points(grid: &str, more: &str) -> (bool, usize) {
+        let text = format!(
+            "schema = 1\nname = \"a\"\nabout = \"b\"\n[grid]\n{grid}\n[case.one]\n\
+             workload = \"copy\"\nphases = [\"forward\"]\nbackends = [\"builtin\"]\n{more}"
+        );
+        let sources = Sources::from_text("m.toml", &text);
+        let manifest = Manifest::resolve(&sources, &Overrides::new(), &registry()).unwrap();
+        let all_differ = Merger::of(&manifest.cases).all_differ;
+        (all_differ, Grid::new(&manifest).points().len())
+    }
+
+    #[test]
+    fn points_are_compared_where_some_may_be_equal() {
+        assert_eq!(points("elements = [1, 2, 2, 3]", ""), (true, 3));
+        let derived = "[derive]\nelements = \"min(size, 3)\"\n";
+        assert_eq!(points("size = [1, 2, 3, 4]", derived), (false, 3));
+        let second =
+            "[case.two]\nworkload = \"copy\"\nphases = [\"forward\"]\nbackends = [\"builtin\"]\n";
+        assert_eq!(points("elements = [1, 2]", second), (false, 2));
+        let extra = "[[include]]\npoint = { elements = 7 }\n";
+        assert_eq!(points("elements = [1, 2]", extra), (false, 3));
+    }
 }

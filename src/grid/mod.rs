@@ -75,7 +75,7 @@ impl<'m> Grid<'m> {
             counts: Vec::new(),
             implementations: manifest.cases.iter().map(implementations).collect(),
         };
-        let mut merger = Merger::default();
+        let mut merger = Merger::of(&manifest.cases);
         for (index, (case, layout)) in manifest.cases.iter().zip(&layouts).enumerate() {
             grid.expand(index, case, layout, &mut merger);
         }

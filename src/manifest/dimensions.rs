@@ -1,7 +1,7 @@
 //! The axes of one case: the shared axes that it takes, the check of their values against the
 //! workload's parameters, and the dimensions of the grid.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use sweeper_program::Value;
@@ -260,6 +260,27 @@ fn conditional(
     })
 }
 
+/// A value that is compared by its bits, so that it can be looked for.
+#[derive(PartialEq, Eq, Hash)]
+enum Distinct {
+    Bool(bool),
+    Int(i64),
+    Float(u64),
+    Text(Arc<str>),
+}
+
+impl From<&Value> for Distinct {
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::Bool(value) => Distinct::Bool(*value),
+            Value::Int(value) => Distinct::Int(*value),
+            // -0 is 0.
+            Value::Float(value) => Distinct::Float((value + 0.0).to_bits()),
+            Value::Text(text) => Distinct::Text(text.clone()),
+        }
+    }
+}
+
 /// Drops rows that were there before.
 fn distinct(
     cx: &mut Context<'_>,
@@ -267,10 +288,13 @@ fn distinct(
     rows: Vec<Vec<Value>>,
     places: &[Vec<Spanned<Value>>],
 ) -> (Vec<Vec<Value>>, Vec<At>) {
-    let mut seen = BTreeSet::new();
-    let mut kept = (Vec::with_capacity(rows.len()), Vec::new());
+    let mut seen = HashSet::with_capacity(rows.len());
+    let mut kept = (
+        Vec::with_capacity(rows.len()),
+        Vec::with_capacity(rows.len()),
+    );
     for (row, place) in rows.into_iter().zip(places) {
-        if seen.insert(format!("{row:?}")) {
+        if seen.insert(row.iter().map(Distinct::from).collect::<Vec<_>>()) {
             kept.0.push(row);
             kept.1.push(place[0].at);
             continue;

@@ -93,6 +93,8 @@ pub struct Difference {
     pub other: String,
 }
 
+/// A kind of device, in a line. Which of several equal ones it is, a GPU's UUID, is no part of it:
+/// processes on several machines, or on several GPUs of one, share a run. Rows name it.
 fn device_text(device: &DeviceIdentity) -> String {
     let details: Vec<String> = device
         .details
@@ -100,10 +102,9 @@ fn device_text(device: &DeviceIdentity) -> String {
         .map(|(name, value)| format!("{name}={value:.16}"))
         .collect();
     format!(
-        "{} {} {} ({})",
+        "{} {} ({})",
         device.kind.name(),
         device.name,
-        device.unit,
         details.join(", ")
     )
 }
@@ -178,4 +179,33 @@ pub fn surroundings() -> (BTreeMap<String, String>, BTreeMap<String, String>) {
         .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))
         .collect();
     (host, variables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::DeviceKind;
+
+    #[test]
+    fn processes_on_several_gpus_of_a_kind_share_a_run() {
+        let gpu = |unit: &str, driver: &str| DeviceIdentity {
+            kind: DeviceKind::Cuda,
+            name: "NVIDIA H100".to_owned(),
+            unit: unit.to_owned(),
+            details: [("driver".to_owned(), driver.to_owned())].into(),
+        };
+        let identity = |devices: Vec<DeviceIdentity>| {
+            let manifest = ManifestHash(Digest::from_bytes([1; 32]));
+            RunIdentity::new(manifest, devices, "nvrtc".to_owned(), String::new())
+        };
+        let one = identity(vec![gpu("GPU-1", "580")]);
+        let other = identity(vec![gpu("GPU-2", "580")]);
+        assert_eq!(one.run, other.run);
+        assert_eq!(one.differences(&other), []);
+        let newer = identity(vec![gpu("GPU-1", "590")]);
+        assert_ne!(one.run, newer.run);
+        assert_eq!(one.differences(&newer)[0].field, "device");
+        let both = identity(vec![gpu("GPU-1", "580"), gpu("GPU-2", "580")]);
+        assert_ne!(one.run, both.run);
+    }
 }

@@ -14,6 +14,7 @@ use super::exports;
 use super::find;
 use super::hold::{self, Hold, Holder, Refused};
 use super::journal::{Header, Journal, JournalError, Share};
+use super::lock;
 use super::parts;
 use super::recorded::Recorded;
 use super::stamp::{self, Sealing, Stamp};
@@ -111,11 +112,17 @@ impl RunFolder {
             path: path.to_owned(),
             error,
         };
+        let busy = |what, holder| FolderError::Busy {
+            path: path.to_owned(),
+            what,
+            holder,
+        };
+        let lock = |locked, alone| lock::take(path, locked, alone, part);
         let mut locks = Vec::new();
         match part {
             Part::Whole => {
                 fs::create_dir_all(path).map_err(io_error)?;
-                locks.push(lock(path, part, true)?);
+                locks.push(lock(part, true)?);
             }
             Part::Shard(shard) => {
                 fs::create_dir_all(path.join(parts::SHARDS)).map_err(io_error)?;
@@ -126,18 +133,13 @@ impl RunFolder {
                         count: other.count,
                     });
                 }
-                locks.push(lock(path, Part::Whole, false)?);
-                locks.push(lock(path, part, true)?);
+                locks.push(lock(Part::Whole, false)?);
+                locks.push(lock(part, true)?);
             }
         }
-        let busy = |what, holder| FolderError::Busy {
-            path: path.to_owned(),
-            what,
-            holder: Some(holder),
-        };
         let hold = Hold::take(&part.hold(path), &part.state(path), waits);
         let hold = hold.map_err(|refused| match refused {
-            Refused::Held(holder) => busy(part, holder),
+            Refused::Held(holder) => busy(part, Some(holder)),
             Refused::Io(error) => FolderError::Io {
                 path: part.hold(path),
                 error,
@@ -155,7 +157,7 @@ impl RunFolder {
             .map(|other| (other, other.hold(path), other.state(path)))
             .collect();
         if let Some((other, holder)) = hold::find_living(&held, waits) {
-            return Err(busy(other, Box::new(holder)));
+            return Err(busy(other, Some(Box::new(holder))));
         }
         Ok(RunFolder {
             path: path.to_owned(),
@@ -435,42 +437,4 @@ impl RunFolder {
         Recorded::read(&self.path).is_ok_and(|run| run.has_plan())
             && has_manifest.is_ok_and(|file| file.is_file() && file.len() > 0)
     }
-}
-
-/// Locks a part of a folder, alone or beside others, where the file system has locks.
-fn lock(folder: &Path, part: Part, alone: bool) -> Result<File, FolderError> {
-    let path = part.lock(folder);
-    // A link would be followed to a file that is none of ours.
-    let mut options = OpenOptions::new();
-    let opened = files::open_own(options.write(true).create(true).truncate(false), &path);
-    let file = opened.map_err(|error| FolderError::Io { path, error })?;
-    let locked = match alone {
-        true => file.try_lock(),
-        false => file.try_lock_shared(),
-    };
-    match locked {
-        // A file system without locks has holds.
-        Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => {
-            let (what, holder) = holder(folder, part);
-            Err(FolderError::Busy {
-                path: folder.to_owned(),
-                what,
-                holder,
-            })
-        }
-    }
-}
-
-/// The process that has a part, or a shard of it.
-fn holder(folder: &Path, part: Part) -> (Part, Option<Box<Holder>>) {
-    let held = |part: Part| hold::held_by(&part.hold(folder)).map(Box::new);
-    let mut parts = vec![part];
-    if part == Part::Whole {
-        let shards = parts::shards(folder).unwrap_or_default().into_iter();
-        parts.extend(shards.map(Part::Shard));
-    }
-    let mut found = parts.into_iter().map(|part| (part, held(part)));
-    let found = found.find(|(_, holder)| holder.is_some());
-    found.unwrap_or((part, None))
 }

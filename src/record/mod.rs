@@ -4,6 +4,7 @@ pub mod journal;
 pub mod contents;
 pub mod parts;
 pub mod hold;
+mod lock;
 pub mod state;
 pub mod progress;
 pub mod tables;

@@ -30,6 +30,9 @@ pub struct Submission {
     pub manifest: ManifestHash,
     /// Digest of the engine's sources.
     pub engine: Digest,
+    /// Digest of the kind of nodes that were asked for; none in files of older versions.
+    #[serde(default)]
+    pub nodes: Option<Digest>,
     /// Number of shards.
     pub shards: u32,
     /// Numbers of the arrays, in the order submitted.
@@ -102,11 +105,7 @@ impl Submission {
         let mut runs = self.runs(results.unwrap_or(Path::new(".")));
         match (runs.pop(), runs.is_empty()) {
             (Some(run), true) => Ok(run),
-            (None, _) => Err(format!(
-                "no job of {} has begun a run: {} has what they said",
-                folder.display(),
-                folder.join("logs").display()
-            )),
+            (None, _) => Err(nothing_begun(folder)),
             (Some(last), false) => {
                 let runs = runs
                     .iter()
@@ -121,30 +120,73 @@ impl Submission {
         }
     }
 
-    /// The shards that are done in all runs of its jobs.
+    /// True if the jobs of another submission share the work of this one's in another number of
+    /// shards.
+    pub fn is_shared_otherwise(&self, other: &Submission) -> bool {
+        let work = |it: &Submission| (it.manifest, it.engine, it.nodes);
+        self.nodes.is_some() && work(self) == work(other) && self.shards != other.shards
+    }
+
+    /// The shards that are done in a run of its jobs.
     pub fn done(&self, results: &Path) -> BTreeSet<u32> {
+        self.having(results, |state| state.end == Some(End::Done))
+    }
+
+    /// The shards whose state in a run of its jobs is such.
+    pub fn having(&self, results: &Path, is_such: impl Fn(&State) -> bool) -> BTreeSet<u32> {
         let runs = self.runs(results);
-        let is_done = |index: u32| {
+        let has = |index: &u32| {
             let shard = Shard {
                 count: self.shards,
-                index,
+                index: *index,
             };
-            let mut ends = runs.iter().map(|run| is_done(run, shard));
-            !runs.is_empty() && ends.any(|is_done| is_done)
+            let mut states = runs.iter().filter_map(|run| state(run, shard));
+            states.any(|state| is_such(&state))
         };
-        (1..=self.shards).filter(|&index| is_done(index)).collect()
+        (1..=self.shards).filter(has).collect()
     }
 }
 
-fn is_done(run: &Recorded, shard: Shard) -> bool {
+/// A sentence about a submission without a run, as far as files tell.
+pub fn nothing_begun(folder: &Path) -> String {
+    let logs = folder.join("logs");
+    let folder = folder.display();
+    match last_words(&logs) {
+        Some((log, line)) => format!(
+            "no job of {folder} has begun a run; {} ends with: {line}",
+            log.display()
+        ),
+        None => format!(
+            "no job of {folder} has begun a run, and none has written into {}: they are queued (`squeue --me` says \
+             why), or ended since their nodes don't see this folder",
+            logs.display()
+        ),
+    }
+}
+
+/// The last line of the log that was written last, and that log.
+fn last_words(logs: &Path) -> Option<(PathBuf, String)> {
+    let entries = fs::read_dir(logs).ok()?.flatten();
+    let written = entries.filter_map(|entry| {
+        let found = entry.metadata().ok().filter(|found| found.len() > 0)?;
+        Some((found.modified().ok()?, entry.path()))
+    });
+    let (_, log) = written.max()?;
+    let text = fs::read(&log).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    Some((log, line.trim().chars().take(300).collect()))
+}
+
+/// The state of a shard, or of the whole run.
+fn state(run: &Recorded, shard: Shard) -> Option<State> {
     let is_shared = parts::shards(&run.path).is_ok_and(|shards| !shards.is_empty());
     let part = match is_shared {
         true => Part::Shard(shard),
         // Joined.
         false => Part::Whole,
     };
-    let state = State::read(&part.state(&run.path));
-    state.is_some_and(|state| state.end == Some(End::Done))
+    State::read(&part.state(&run.path))
 }
 
 /// The jobs that have measured a run, as far as its files know.

@@ -1,6 +1,6 @@
 //! Which points of an earlier part of a run are tried again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::contents::Standing;
 use crate::row::outcome::{Cause, Status};
@@ -51,6 +51,12 @@ impl Retry {
             }
         }
         Ok(Retry { statuses, wide })
+    }
+
+    /// True if some point may be tried again, by the number of rows of each status.
+    pub fn covers_any(&self, rows: &BTreeMap<Status, usize>) -> bool {
+        let has = |status| rows.contains_key(status);
+        self.wide || self.statuses.iter().any(has)
     }
 
     /// True if the point of a row is tried again. A pruned point is tried again if any status is:

@@ -3,7 +3,6 @@
 //! of an edited one is another point, and never taken.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 
 use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
@@ -59,7 +58,7 @@ impl Earlier {
         if reuse == Reuse::Nothing || (reuse == Reuse::Unedited && !is_declared) {
             return earlier;
         }
-        let mut runs = runs(&manifest.output.dir, own, resolved);
+        let mut runs = runs(manifest, own, resolved);
         runs.sort_by(|(one, _), (other, _)| {
             let started = |run: &Recorded| run.environment.started_unix_s;
             started(other).total_cmp(&started(one))
@@ -135,12 +134,15 @@ impl Earlier {
 }
 
 /// Runs that differ in their manifests alone and measure alike, each with the keys that differ.
-fn runs(results: &Path, own: &RunIdentity, resolved: &str) -> Vec<(Recorded, Vec<Change>)> {
+fn runs(manifest: &Manifest, own: &RunIdentity, resolved: &str) -> Vec<(Recorded, Vec<Change>)> {
     let wanted = measuring(resolved);
-    let runs = find::list(results).unwrap_or_default().runs;
+    let runs = find::list(&manifest.output.dir).unwrap_or_default().runs;
     let runs = runs.into_iter().filter_map(|found| found.run.ok());
     runs.filter_map(|run| {
-        if run.environment.identity.run == own.run || !is_alike(own, &run) {
+        // A renamed manifest has the run's identity, and another folder.
+        let is_itself =
+            run.environment.identity.run == own.run && run.environment.name == manifest.name;
+        if is_itself || !is_alike(own, &run) {
             return None;
         }
         let text = run.manifest_text().ok()?;

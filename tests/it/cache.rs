@@ -161,3 +161,32 @@ fn a_file_that_is_no_bundle_is_neither_read_nor_overwritten() {
     said(&import, "m.toml is no kernel cache and no bundle");
     assert_eq!(code(&place.sweeper(&["check", "m.toml"])), 0, "it is whole");
 }
+
+#[test]
+fn every_verb_of_the_cache_answers_programs() {
+    let place = with_bundle();
+    let json = |args: &[&str]| -> serde_json::Value {
+        let args = [&["cache"], args, &["--cache-dir", "there", "--json"]].concat();
+        let output = place.sweeper(&args);
+        assert_eq!(code(&output), 0, "{args:?}: {}", text(&output));
+        let answer = serde_json::from_slice(&output.stdout);
+        answer.unwrap_or_else(|error| panic!("{args:?}: {error}: {}", text(&output)))
+    };
+    let key = json(&["ls"])[0]["name"].as_str().unwrap().to_owned();
+    assert_eq!(json(&["show", &key])["name"], key.as_str());
+    assert_eq!(json(&["explain", &key])["name"], key.as_str());
+    let point = json(&["explain", "-m", "m.toml", "elements=1000", "compiled"]);
+    assert!(!point.as_array().unwrap().is_empty(), "{point}");
+    assert!(json(&["stats"])["entries"].as_u64().unwrap() > 0);
+    for args in [
+        &["path"][..],
+        &["verify"],
+        &["verify", "--repair"],
+        &["gc", "--dry-run"],
+        &["export", "more.bundle"],
+        &["import", "kernels.bundle"],
+        &["clear"],
+    ] {
+        assert!(json(args).is_object(), "{args:?}");
+    }
+}

@@ -145,6 +145,10 @@ grep -q 'nothing to submit; 16 done' done.txt || fail "not all shards are done: 
 run=$(echo results/slurmed-*)
 python3 "$here/compare.py" alone/slurmed-* "$run" || fail "rows differ"
 [ -f "$run/report/index.html" ] || fail "no report"
+grep -q ' brought nothing new\|clock is' "$submission"/logs/*.log && fail "a task gave up, or doubts a clock"
+"$program" merge "$run" | tee merged.txt
+grep -q '320 rows of 17 journals, all 320 points' merged.txt || fail "not joined: $(cat merged.txt)"
+python3 "$here/compare.py" alone/slurmed-* "$run" || fail "joined rows differ"
 grep -q 'is queued again' "$submission"/logs/3.log \
     || fail "no task ran into its time limit: the plan deals other sizes to shard 3, see sweep.toml"
 "$program" cancel "$submission" | grep -q 'no job of it' || fail "jobs are left"

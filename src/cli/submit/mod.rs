@@ -2,6 +2,7 @@
 //!
 //! There is no scheduler here: three scripts are written and handed over, and Slurm does the rest.
 
+mod earlier;
 mod script;
 
 use std::collections::BTreeSet;
@@ -21,8 +22,9 @@ use crate::hardware::DeviceKind;
 use crate::identity::{Digest, Encoder};
 use crate::manifest::Manifest;
 use crate::manifest::settings::Cluster;
-use crate::record::submission::{FOLDER, Submission};
+use crate::record::submission::{FOLDER, Submission, nothing_begun};
 use crate::run;
+use crate::run::retry::Retry;
 use script::Scripts;
 
 /// Arguments of `submit`.
@@ -54,6 +56,24 @@ pub struct SubmitArgs {
     /// Tasks at once (cluster.at_once)
     #[arg(long, value_name = "N")]
     at_once: Option<u32>,
+    /// Architecture of the GPUs, such as sm_90: kernels are compiled for it once, ahead, on a node
+    /// without a GPU (cluster.arch)
+    #[arg(long)]
+    arch: Option<String>,
+    /// An option of sbatch, such as --constraint=ib; may be given again (cluster.options)
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    option: Vec<String>,
+    /// A line of a shell before the command, such as `module load cuda`; may be given again
+    /// (cluster.before)
+    #[arg(long, value_name = "LINE")]
+    before: Vec<String>,
+    /// Have tasks try points again that have no result, as `run --retry` does; those that are done
+    /// are submitted, too, if they have such points
+    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    retry: Vec<String>,
+    /// Tasks take results of earlier runs, as `run --reuse` does
+    #[arg(long)]
+    reuse: bool,
     /// Print the scripts and submit nothing
     #[arg(long)]
     dry_run: bool,
@@ -62,8 +82,9 @@ pub struct SubmitArgs {
 impl SubmitArgs {
     fn settings(&self) -> Vec<(&'static str, String, &'static str)> {
         let number = |value: Option<u32>| value.map(|value| value.to_string());
-        // As a string of TOML: an account may look like a number.
+        // As strings of TOML: an account may look like a number.
         let text = |value: &Option<String>| value.as_ref().map(|value| format!("{value:?}"));
+        let list = |values: &[String]| (!values.is_empty()).then(|| format!("{values:?}"));
         let all = [
             ("cluster.shards", number(self.shards), "--shards"),
             ("cluster.partition", text(&self.partition), "--partition"),
@@ -73,6 +94,9 @@ impl SubmitArgs {
             ("cluster.cpus", number(self.cpus), "--cpus"),
             ("cluster.memory", text(&self.memory), "--memory"),
             ("cluster.at_once", number(self.at_once), "--at-once"),
+            ("cluster.arch", text(&self.arch), "--arch"),
+            ("cluster.options", list(&self.option), "--option"),
+            ("cluster.before", list(&self.before), "--before"),
         ];
         let given = all.into_iter();
         given
@@ -101,6 +125,13 @@ pub fn submit(args: &SubmitArgs, screen: &Screen) -> Exit {
         );
         return Exit::Usage;
     };
+    let retry = match Retry::parse(&args.retry) {
+        Ok(retry) => retry,
+        Err(reason) => {
+            screen.error(&format!("--retry: {reason}"));
+            return Exit::Usage;
+        }
+    };
     let made = prepare(args, &manifest, shards, screen);
     let (folder, steps) = match made {
         Ok(made) => made,
@@ -119,7 +150,7 @@ pub fn submit(args: &SubmitArgs, screen: &Screen) -> Exit {
         screen.line(texts.join("\n").trim_end());
         return Exit::Fine;
     }
-    match hand_over(&manifest, shards, &folder, &steps, screen) {
+    match hand_over(&manifest, (shards, &retry), &folder, &steps, screen) {
         Ok(()) => Exit::Fine,
         Err((reason, exit)) => {
             screen.error(&reason);
@@ -167,6 +198,8 @@ fn prepare(
         manifest: &words,
         hash: &hash.to_string(),
         shards,
+        retry: &args.retry.join(","),
+        reuse: args.reuse,
     };
     let steps = Steps {
         compile: compile(manifest, &scripts, screen),
@@ -176,11 +209,9 @@ fn prepare(
     Ok((folder, steps))
 }
 
-/// The digest that tells submissions apart: of their runs, and of where these run.
-fn key(hash: &Digest, shards: u32, cluster: &Cluster) -> Digest {
-    let mut encoder = Encoder::new("submission");
-    encoder.digest("manifest", hash);
-    encoder.unsigned("shards", shards.into());
+/// The digest of the kind of nodes that are asked for: a run is of one type of device.
+fn nodes(cluster: &Cluster) -> Digest {
+    let mut encoder = Encoder::new("nodes");
     for (tag, text) in [("partition", &cluster.partition), ("gpus", &cluster.gpus)] {
         encoder.text(tag, text.as_deref().unwrap_or_default());
     }
@@ -188,6 +219,15 @@ fn key(hash: &Digest, shards: u32, cluster: &Cluster) -> Digest {
     for option in &cluster.options {
         encoder.text("option", option);
     }
+    encoder.finish()
+}
+
+/// The digest that tells submissions apart: of their runs, and of where these run.
+fn key(hash: &Digest, shards: u32, cluster: &Cluster) -> Digest {
+    let mut encoder = Encoder::new("submission");
+    encoder.digest("manifest", hash);
+    encoder.unsigned("shards", shards.into());
+    encoder.digest("nodes", &nodes(cluster));
     encoder.finish()
 }
 
@@ -231,32 +271,74 @@ type Refusal = (String, Exit);
 /// Writes the scripts, and submits the tasks that are neither done nor queued.
 fn hand_over(
     manifest: &Manifest,
-    shards: u32,
+    (shards, retry): (u32, &Retry),
     folder: &Path,
     steps: &Steps,
     screen: &Screen,
 ) -> Result<(), Refusal> {
-    let files = |error: std::io::Error| (format!("{}: {error}", folder.display()), Exit::Files);
     let engine = env!("SWEEPER_ENGINE_DIGEST").parse();
     let fresh = Submission {
         name: manifest.name.clone(),
         manifest: manifest.hash(),
         engine: engine.unwrap_or(Digest::from_bytes([0; 32])),
+        nodes: Some(nodes(&manifest.cluster)),
         shards,
         arrays: Vec::new(),
         others: Vec::new(),
     };
+    let results = &manifest.output.dir;
+    earlier::refuse_other_count(&fresh, results)?;
     let before = Submission::read(folder).filter(|held| {
         held.manifest == fresh.manifest && held.engine == fresh.engine && held.shards == shards
     });
     let mut submission = before.unwrap_or(fresh);
-    let done = submission.done(&manifest.output.dir);
-    let queued = queued(&submission).map_err(|reason| (reason, Exit::Impossible))?;
+    let mut done = submission.done(results);
+    for again in submission.having(results, |state| retry.covers_any(&state.statuses)) {
+        done.remove(&again);
+    }
+    let queued = earlier::queued(&submission).map_err(|reason| (reason, Exit::Impossible))?;
     let is_missing = |index: &u32| !done.contains(index) && !queued.contains(index);
     let missing: Vec<u32> = (1..=shards).filter(is_missing).collect();
     if missing.is_empty() {
         return said(&submission, folder, &missing, &done, &queued, screen);
     }
+    warn(&submission, folder, results, &queued, screen);
+    let at_once = manifest.cluster.at_once;
+    let at_once = at_once.map(|count| format!("%{count}")).unwrap_or_default();
+    let array = format!("--array={}{at_once}", script::ranges(&missing));
+    queue(&mut submission, folder, steps, array)?;
+    said(&submission, folder, &missing, &done, &queued, screen)
+}
+
+/// Warns where it seems that nodes don't see the folder of results.
+fn warn(
+    submission: &Submission,
+    folder: &Path,
+    results: &Path,
+    queued: &BTreeSet<u32>,
+    screen: &Screen,
+) {
+    let results = std::path::absolute(results).unwrap_or_else(|_| results.to_owned());
+    let mut local = ["/tmp", "/var/tmp", "/dev/shm", "/run"].iter();
+    if local.any(|folder| results.starts_with(folder)) {
+        screen.warning(&format!(
+            "{} is likely a folder of this machine alone; all nodes must see the folder of results (`output.dir`)",
+            results.display()
+        ));
+    }
+    if !submission.arrays.is_empty() && queued.is_empty() && submission.runs(&results).is_empty() {
+        screen.warning(&format!("earlier: {}", nothing_begun(folder)));
+    }
+}
+
+/// Writes the scripts and queues the three steps, each after the one before.
+fn queue(
+    submission: &mut Submission,
+    folder: &Path,
+    steps: &Steps,
+    array: String,
+) -> Result<(), Refusal> {
+    let files = |error: std::io::Error| (format!("{}: {error}", folder.display()), Exit::Files);
     fs::create_dir_all(folder.join("logs")).map_err(files)?;
     let write = |name: &str, text: &str| {
         crate::files::write(&folder.join(name), text.as_bytes()).map_err(files)?;
@@ -272,24 +354,25 @@ fn hand_over(
     };
     let keep = |submission: &Submission| submission.write(folder).map_err(files);
     let after = |job: &str| format!("--dependency=afterany:{job}");
-    let mut options = Vec::new();
+    let mut options = vec![array];
+    let mut compiling = None;
     if let Some(text) = &steps.compile {
         let job = sbatch(&write("compile.sh", text)?, &[])?;
         // Tasks report the compiler's refusals with their points.
         options.push(after(&job));
-        submission.others.push(job);
-        keep(&submission)?;
+        submission.others.push(job.clone());
+        keep(submission)?;
+        compiling = Some(job);
     }
-    let at_once = manifest.cluster.at_once;
-    let at_once = at_once.map(|count| format!("%{count}")).unwrap_or_default();
-    options.push(format!("--array={}{at_once}", script::ranges(&missing)));
-    let array = sbatch(&write("array.sh", &steps.measure)?, &options)?;
+    let array = sbatch(&write("array.sh", &steps.measure)?, &options).inspect_err(|_| {
+        // Nothing needs its kernels. Where that fails, too, `cancel` knows of it.
+        compiling.map(|job| slurm::call("scancel", &[&job]));
+    })?;
     submission.arrays.push(array.clone());
-    keep(&submission)?;
+    keep(submission)?;
     let report = sbatch(&write("report.sh", &steps.report)?, &[after(&array)])?;
     submission.others.push(report);
-    keep(&submission)?;
-    said(&submission, folder, &missing, &done, &queued, screen)
+    keep(submission)
 }
 
 /// Prints the submitted jobs.
@@ -326,15 +409,4 @@ fn said(
         "how far they are, once one has begun: sweeper status {folder}"
     ));
     Ok(())
-}
-
-/// Tasks of earlier submissions that are queued or running.
-fn queued(submission: &Submission) -> Result<BTreeSet<u32>, String> {
-    let mut all = BTreeSet::new();
-    for array in &submission.arrays {
-        let tasks = slurm::queued(array)?.into_iter();
-        let numbers = tasks.filter_map(|task| task.split_once('_')?.1.parse::<u32>().ok());
-        all.extend(numbers);
-    }
-    Ok(all)
 }

@@ -24,6 +24,10 @@ pub(super) struct Scripts<'a> {
     pub hash: &'a str,
     /// Number of shards.
     pub shards: u32,
+    /// Statuses of points that are tried again; empty for none.
+    pub retry: &'a str,
+    /// Whether results of earlier runs are taken.
+    pub reuse: bool,
 }
 
 /// The purpose of a script's job.
@@ -61,17 +65,40 @@ impl Scripts<'_> {
         let mut words = vec!["run"];
         words.extend(self.manifest.iter().map(String::as_str));
         words.extend(["--if-manifest", self.hash, "--requeue"]);
+        words.extend(self.reuse.then_some("--reuse"));
+        // A task that was started again has tried them.
+        let (retry, more) = match self.retry {
+            "" => (String::new(), ""),
+            statuses => (
+                format!(
+                    "retry=()\n[ -n \"$SLURM_RESTART_COUNT\" ] || retry=(--retry {})\n",
+                    quoted(statuses)
+                ),
+                " \"${retry[@]}\"",
+            ),
+        };
         format!(
             "{head}\
              if [ -z \"$SLURM_JOB_END_TIME\" ]; then\n    \
-                 # Slurm before 23.02 does not say when a job ends.\n    \
-                 end=$(squeue -h -j \"$SLURM_JOB_ID\" -o %e 2>/dev/null) &&\n        \
+                 # Slurm before 23.02 does not say when a job begins and ends.\n    \
+                 task=${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID\n    \
+                 read -r start end < <(squeue -h -j \"$task\" -o '%S %e' 2>/dev/null)\n    \
+                 [ -n \"$end\" ] && SLURM_JOB_START_TIME=$(date -d \"$start\" +%s 2>/dev/null) &&\n        \
                      end=$(date -d \"$end\" +%s 2>/dev/null) && export SLURM_JOB_END_TIME=\"$end\"\n\
              fi\n\
-             {command} --shard {shard} &\n\
+             # By the clock of this node, which may disagree with Slurm's.\n\
+             late=$((began - ${{SLURM_JOB_START_TIME:-began}}))\n\
+             if [ -n \"$SLURM_JOB_END_TIME\" ] && {{ [ \"$late\" -lt -5 ] || [ \"$late\" -gt 300 ]; }}; then\n    \
+                 echo \"this node's clock is $late s ahead of Slurm's\" >&2\n    \
+                 export SLURM_JOB_END_TIME=$((SLURM_JOB_END_TIME + late))\n\
+             fi\n\
+             {retry}{command}{more} --shard {shard} &\n\
              sweep=$!\n\
-             # Slurm tells this shell when the time is nearly over, and may do so a minute early.\n\
-             trap '[ -n \"$SLURM_JOB_END_TIME\" ] || kill -USR1 \"$sweep\" 2>/dev/null' USR1\n\
+             # Slurm tells this shell when the time is nearly over, and may do so a minute early. A sweep that\n\
+             # believes to have much more is wrong.\n\
+             left() {{ echo $((${{SLURM_JOB_END_TIME:-0}} - $(date +%s))); }}\n\
+             trap '[ -n \"$SLURM_JOB_END_TIME\" ] && [ \"$(left)\" -lt {known_s} ] ||\n    \
+                 kill -USR1 \"$sweep\" 2>/dev/null' USR1\n\
              trap 'kill -TERM \"$sweep\" 2>/dev/null' TERM\n\
              wait \"$sweep\"\n\
              code=$?\n\
@@ -82,6 +109,7 @@ impl Scripts<'_> {
              done\n\
              exit \"$code\"\n",
             head = self.head(Step::Measure),
+            known_s = NOTICE_S + 90,
             command = self.command(&words),
         )
     }
@@ -137,8 +165,10 @@ impl Scripts<'_> {
             options.extend(cluster.options.iter().cloned());
         }
         let options = options.iter().map(|option| format!("#SBATCH {option}\n"));
+        // Before all else: lines of one's own may take a while.
+        let began = (step == Step::Measure).then(|| "began=$(date +%s)\n".to_owned());
         let before = cluster.before.iter().map(|line| format!("{line}\n"));
-        let lines: String = options.chain(before).collect();
+        let lines: String = options.chain(began).chain(before).collect();
         format!("#!/bin/bash\n{lines}")
     }
 }
@@ -223,6 +253,8 @@ mod tests {
             manifest: &words.map(str::to_owned),
             hash: "00",
             shards: 2,
+            retry: "",
+            reuse: false,
         };
         let ends = |script: String, end: &str| assert!(script.ends_with(end), "{script}");
         ends(

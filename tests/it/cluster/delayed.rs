@@ -126,15 +126,17 @@ fn shards_on_machines_that_see_each_other_late_lose_nothing() {
     }
 }
 
-#[test]
-fn a_shard_of_another_machine_is_refused_where_there_are_no_locks() {
+/// Refuses a shard that a process of another machine, whose files can't be seen yet, has begun.
+fn refuse(locks: &str) {
     let hangs = "[null]\ntime_ns = \"100\"\nnoise = 0.01\n\
                  outcomes = [{ when = \"elements >= 10\", status = \"timeout\" }]\n\
                  [limits]\npoint_timeout_s = 4\n";
     let late = Late::new(&null_manifest(hangs));
     let shard = |node| {
         let mut command = late.on(node, &["run", "m.toml", "--shard", "1/2"]);
-        command.env("DELAYED_LOCKS", "none");
+        command.env("DELAYED_LOCKS", locks);
+        command.env("SLURM_ARRAY_JOB_ID", "77");
+        command.env("SLURM_ARRAY_TASK_ID", "1");
         command
     };
     let mut first = shard("a").spawn().unwrap();
@@ -146,11 +148,23 @@ fn a_shard_of_another_machine_is_refused_where_there_are_no_locks() {
         thread::sleep(Duration::from_millis(5));
     }
     let second = shard("b").output().unwrap();
+    // `env`, which starts the program, becomes it.
+    let process = format!("host a, process {}, job 77_1", first.id());
     first.kill().unwrap();
     first.wait().unwrap();
     let said = text(&second);
     assert_eq!(code(&second), 6, "{said}");
-    assert!(said.contains("host a"), "{said}");
+    assert!(said.contains(&process), "{process}: {said}");
+}
+
+#[test]
+fn a_shard_of_another_machine_is_refused_where_there_are_no_locks() {
+    refuse("none");
+}
+
+#[test]
+fn a_shard_that_another_machine_has_locked_is_refused_with_its_name() {
+    refuse("all");
 }
 
 #[test]

@@ -9,5 +9,6 @@ use super::place::{Place, code, null_manifest, text};
 mod delayed;
 mod merge;
 mod shards;
+mod slurm;
 mod submit;
 mod time;

@@ -121,6 +121,18 @@ fn results_of_earlier_runs_are_taken_when_asked_for() {
         4,
         "{from:?}"
     );
+    // Shards take their own; a renamed manifest is the run in another folder.
+    fs::write(
+        place.path("renamed.toml"),
+        manifest("").replace("name = \"", "name = \"re"),
+    )
+    .unwrap();
+    let output = place.sweeper(&["run", "renamed.toml", "--reuse", "--shard", "1/2"]);
+    assert!(
+        text(&output).contains("taken from earlier runs"),
+        "{}",
+        text(&output)
+    );
     // Measurements made in another way are not.
     let output = place.sweeper(&["run", "more.toml", "--reuse", "--repeats", "6"]);
     assert!(!text(&output).contains("taken from"), "{}", text(&output));
