@@ -14,6 +14,31 @@ const RUNS: [(&str, &str); 5] = [
     ("transformer", "a Transformer's training"),
 ];
 
+/// Loops of two processors.
+const CPU_RECORD: &str = "2026-11-25-cpu-hot-paths";
+
+/// All loops of two processors, one run after the other.
+const CPU_LOOPS: [Loops; 3] = [
+    ("short", &GUIDE, &[1, 10, 100]),
+    ("loops", &GUIDE, &[1000, 10_000]),
+    ("million", &GUIDE, &[1_000_000]),
+];
+
+/// The surroundings of the loops of two processors.
+pub(super) fn runs_of_cpu() -> String {
+    let runs = CPU_LOOPS.iter().map(|(name, _, lengths)| {
+        let run = record::run(CPU_RECORD, &format!("{name}-"));
+        let lengths: Vec<String> = lengths.iter().map(u32::to_string).collect();
+        format!("{} iterations:\n\n{run}", lengths.join(", "))
+    });
+    runs.collect::<Vec<String>>().join("\n")
+}
+
+/// As [`totals`], of two processors.
+pub(super) fn totals_of_cpu() -> String {
+    table(CPU_RECORD, &CPU_LOOPS)
+}
+
 /// The surroundings of each run.
 pub(super) fn runs() -> String {
     let runs = RUNS.iter().map(|(name, loops)| {
@@ -57,6 +82,10 @@ const LOOPS: [Loops; 5] = [
 
 /// Whole loops by all three, and what became of them.
 pub(super) fn totals() -> String {
+    table(RECORD, &LOOPS)
+}
+
+fn table(record: &str, loops: &[Loops]) -> String {
     let mut table = Table::new(&[
         "loop",
         "iterations",
@@ -70,10 +99,10 @@ pub(super) fn totals() -> String {
         "switch",
         "outcome",
     ]);
-    for (run, workloads, lengths) in LOOPS {
-        let rows = Rows::read(RECORD, &format!("{run}-records.csv"));
-        for (workload, phase) in workloads {
-            for &length in lengths {
+    for (run, workloads, lengths) in loops {
+        let rows = Rows::read(record, &format!("{run}-records.csv"));
+        for (workload, phase) in *workloads {
+            for &length in *lengths {
                 let mode = format!("loop:{length}");
                 let of = |backend| {
                     rows.one(&[

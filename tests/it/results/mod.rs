@@ -98,6 +98,8 @@ const PARTS: &[Part] = &[
     ("break-even", calibration::break_even),
     ("hot-paths-runs", hot_paths::runs),
     ("hot-paths", hot_paths::totals),
+    ("hot-paths-cpu-runs", hot_paths::runs_of_cpu),
+    ("hot-paths-cpu", hot_paths::totals_of_cpu),
     ("aa", comparisons::against_itself),
     ("aa-bench", comparisons::against_more_work),
 ];
