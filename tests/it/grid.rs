@@ -1,7 +1,5 @@
 //! Grids: the points of a manifest, and their order.
 
-use std::time::Instant;
-
 use proptest::prelude::*;
 use sweeper::grid::Grid;
 use sweeper::plan::canonical::Canonical;
@@ -341,16 +339,8 @@ fn canonical_shapes_come_from_the_manifest_or_the_workload() {
     assert_eq!(all, expected);
 }
 
-/// Resident memory of this process, in bytes; `None` where the system does not say.
-fn resident() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kilobytes * 1024)
-}
-
 #[test]
-fn a_hundred_thousand_points_are_expanded_hashed_and_bucketed_at_once() {
+fn a_hundred_thousand_points_are_expanded_hashed_and_bucketed() {
     // The worst case: every point is a problem of its own.
     let text = semicrf(
         "T = { range = [1, 101] }\nK = { range = [1, 101] }\nC = { range = [1, 11] }",
@@ -358,20 +348,11 @@ fn a_hundred_thousand_points_are_expanded_hashed_and_bucketed_at_once() {
          [plan]\nbuckets = { T = [16, 32, 64], KC = [12, 24, 48, 96, 192, 384, 768] }\n",
     );
     let manifest = manifest(&text);
-    let before = resident();
-    let start = Instant::now();
     let grid = Grid::new(&manifest);
     let canonical = Canonical::of(&grid);
-    let elapsed = start.elapsed();
     assert_eq!(grid.points().len(), 100_000);
     assert_eq!(grid.problems().len(), 100_000);
     assert!(canonical.shapes().len() <= 4 * 8);
-    println!(
-        "100,000 points: {elapsed:?}, {before:?} -> {:?} bytes",
-        resident()
-    );
-    // Hardly optimised, on a busy machine: the optimised build takes a fraction of this.
-    assert!(elapsed.as_secs_f64() < 3.0, "{elapsed:?}");
 }
 
 fn axis_values() -> impl Strategy<Value = Vec<i64>> {
