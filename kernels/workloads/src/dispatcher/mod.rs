@@ -1,6 +1,8 @@
 //! A graph as an eager framework runs it: operation by operation, with the loops that are found in
 //! them.
 
+mod names;
+
 use std::ops::Range;
 
 use sweeper_compiler::fuse::{self, Policy, Replay, Request};
@@ -10,7 +12,9 @@ use sweeper_compiler::stream::{
     Tensor, Value,
 };
 use sweeper_program::workload::{Dispatch, Dispatcher, LoopId, Phase, Planner, Refusal, Target};
-use sweeper_program::{Binding, Precision, Program, Role};
+use sweeper_program::{Precision, Role};
+
+use names::Names;
 
 /// An operation of an iteration, as it is recorded.
 #[derive(Clone, Copy)]
@@ -215,51 +219,6 @@ trait GraphOfPath: FnOnce(&Path) -> Result<PathGraph, Refusal> + Send + 'static 
 
 impl<F: FnOnce(&Path) -> Result<PathGraph, Refusal> + Send + 'static> GraphOfPath for F {}
 
-/// Names of the problem's tensors, for slots and results of a path.
-struct Names {
-    slots: Vec<String>,
-    results: Vec<Option<String>>,
-}
-
-impl Names {
-    /// A program of a path's graph, with these names for its buffers.
-    fn renamed(&self, mut program: Program, made: &PathGraph) -> Program {
-        let slot = |name: &str| {
-            let position = made.inputs.iter().position(|held| held == name);
-            position.map(|position| self.slots[position].clone())
-        };
-        let result = |name: &str| {
-            let position = made.outputs.iter().position(|held| held == name)?;
-            self.results[position].clone()
-        };
-        for buffer in &mut program.buffers {
-            let own = buffer.name.clone();
-            match &mut buffer.binding {
-                Binding::Given => {
-                    if let Some(name) = slot(&own) {
-                        buffer.name = name.into();
-                    }
-                }
-                Binding::Updated { result: next } => {
-                    if let Some(name) = slot(&own) {
-                        buffer.name = name.into();
-                    }
-                    if let Some(name) = result(next) {
-                        *next = name.into();
-                    }
-                }
-                Binding::Result => {
-                    if let Some(name) = result(&own) {
-                        buffer.name = name.into();
-                    }
-                }
-                Binding::Scratch | Binding::Symbol { .. } => {}
-            }
-        }
-        program
-    }
-}
-
 impl Dispatcher for GraphDispatcher {
     fn steps(&self) -> &[Range<usize>] {
         &self.replay.steps
@@ -414,8 +373,8 @@ mod tests {
     use crate::economics::{matmul_chain::MatmulChain, mixed::Mixed, mlp::Loss, mlp::Mlp};
     use crate::graph_problem::{Computation, GraphProblem};
     use crate::transformer;
-    use sweeper_program::KernelSource;
     use sweeper_program::workload::{CanonicalShape, Problem};
+    use sweeper_program::{KernelSource, Program};
 
     fn dispatcher(problem: &dyn Problem, phase: Phase) -> Box<dyn Dispatcher> {
         let made = problem.dispatcher("auto", phase, &CanonicalShape::default(), &Target::Cpu);
