@@ -26,6 +26,8 @@ fn pytorch_computes_what_the_oracle_says() {
         "torch_softmax backward",
         "torch_softmax both",
         "of_file forward",
+        "marks forward",
+        "unmarked forward",
         "own_gradient backward",
         "of_series forward",
         "of_sum forward",

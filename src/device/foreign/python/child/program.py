@@ -82,6 +82,10 @@ class Program:
             return held["value"]
         name = held["tensor"]
         array = self.targets.get(name, self.own.get(name, self.given.get(name)))
+        if hasattr(array, "detach"):
+            # An alias: a function that sets `requires_grad` of its argument would switch all later
+            # ones of the problem, and other phases of its own, to their paths for training.
+            array = array.detach()
         shape = held.get("shape")
         return array if shape is None else array.reshape(shape)
 
