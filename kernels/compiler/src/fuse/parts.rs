@@ -102,6 +102,13 @@ impl Plan {
         part.map_or_else(|| self.graph.node(id).elements(), Part::span)
     }
 
+    /// Whether a node is a given tensor, or a concatenation of such.
+    pub(super) fn is_given(&self, id: NodeId) -> bool {
+        let bases = self.bases(id);
+        let mut nodes = bases.iter().map(|&base| self.graph.node(base));
+        nodes.all(|node| matches!(node.op, Op::Input(_)))
+    }
+
     /// The nodes in whose memory a node is read: one, but for a concatenation.
     pub(super) fn bases(&self, id: NodeId) -> Vec<NodeId> {
         let base = self.base(id);

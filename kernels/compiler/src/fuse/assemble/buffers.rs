@@ -112,7 +112,7 @@ impl Assembly<'_> {
             Made::Call(call, lies, _, node) => {
                 let rounded = bf16::rounded(self.plan, call, lies);
                 // Values that a kernel has stored in bf16 are not rounded from f32.
-                let is_stored = |id: &NodeId| rounded.contains(id) && self.rounded.contains(id);
+                let is_stored = |id: &NodeId| rounded.contains(id) && self.is_rounded(*id);
                 let bases = lies.iter().map(|lies| lies.base);
                 let mut needs: Vec<_> = bases.filter(|id| !is_stored(id)).map(of_node).collect();
                 needs.extend(rounded.iter().map(|&id| {
@@ -189,8 +189,8 @@ impl Assembly<'_> {
     fn whole(&self, need: Need, len: usize) -> (Need, usize) {
         match self.part(need) {
             Some(part) if !self.places.contains_key(&need) => {
-                let whole = Need::Of(Source::Node(part.whole));
-                (whole, self.plan.graph.node(part.whole).elements())
+                let elements = self.plan.graph.node(part.whole).elements();
+                (whole_of(need, part), elements)
             }
             _ => (need, len),
         }
@@ -198,7 +198,7 @@ impl Assembly<'_> {
 
     fn part(&self, need: Need) -> Option<&Part> {
         match need {
-            Need::Of(Source::Node(id)) => self.plan.parts.get(&id),
+            Need::Of(Source::Node(id) | Source::Rounded(id)) => self.plan.parts.get(&id),
             _ => None,
         }
     }
@@ -407,8 +407,7 @@ impl Assembly<'_> {
         }
         match self.part(need) {
             Some(part) => {
-                let whole = Need::Of(Source::Node(part.whole));
-                let view = self.view(whole, part.start, part.span());
+                let view = self.view(whole_of(need, part), part.start, part.span());
                 match part.run < part.step {
                     true => view.in_rows(Rows {
                         len: part.run,
@@ -430,4 +429,12 @@ impl Assembly<'_> {
             ..View::new(whole.buffer, Index::fixed(at), span)
         }
     }
+}
+
+/// The concatenation of which a value is part, in the value's form.
+fn whole_of(need: Need, part: &Part) -> Need {
+    Need::Of(match need {
+        Need::Of(Source::Rounded(_)) => Source::Rounded(part.whole),
+        _ => Source::Node(part.whole),
+    })
 }

@@ -279,7 +279,8 @@ impl Assembly<'_> {
         if loops.combines_partials {
             loops.extents.rows[0] = self.partial_count_of(&loops);
         }
-        self.store_rounded(&mut loops);
+        self.store_rounded(&mut loops)
+            .map_err(|reason| self.refusal(&[at], &reason))?;
         Ok(loops)
     }
 

@@ -59,12 +59,17 @@ impl Assembly<'_> {
         forms
     }
 
-    /// Given tensors that are rounded in each run, by few launches when the first of them is read.
+    /// Whether a node is in memory in bf16, or all parts of a concatenation are.
+    pub(super) fn is_rounded(&self, id: NodeId) -> bool {
+        let is_there = |id: &NodeId| self.rounded.contains(id);
+        is_there(&id) || (!self.plan.is_given(id) && self.plan.bases(id).iter().all(is_there))
+    }
+
+    /// Given tensors, and concatenations of such, that are rounded in each run, by few launches when
+    /// the first of them is read.
     pub(super) fn rounded_together(&self) -> Vec<NodeId> {
-        let is_together = |&&node: &&NodeId| {
-            let is_given = matches!(self.plan.graph.node(node).op, Op::Input(_));
-            is_given && !self.is_rounded_once(node)
-        };
+        let is_together =
+            |&&node: &&NodeId| self.plan.is_given(node) && !self.is_rounded_once(node);
         self.forms
             .rounded
             .iter()
@@ -94,12 +99,11 @@ impl Assembly<'_> {
         let Some(&task) = call else {
             let read = self.loops(at).map(|loops| loops.memory).unwrap_or_default();
             let read = read.iter().filter(|memory| !memory.is_written);
-            forms
-                .exact
-                .extend(read.filter_map(|memory| match memory.source {
-                    Source::Node(id) => Some(id),
-                    Source::Rounded(_) | Source::Partials(_) => None,
-                }));
+            let read = read.filter_map(|memory| match memory.source {
+                Source::Node(id) => Some(id),
+                Source::Rounded(_) | Source::Partials(_) => None,
+            });
+            forms.exact.extend(read.flat_map(|id| self.plan.bases(id)));
             return;
         };
         let node = self.plan.tasks[task].node;
@@ -121,10 +125,22 @@ impl Assembly<'_> {
                 .iter();
             operands.map(|&operand| self.plan.base(operand))
         });
+        let exact = bases.filter(|base| !rounded.contains(base));
         forms
             .exact
-            .extend(bases.filter(|base| !rounded.contains(base)));
-        forms.rounded.extend(rounded);
+            .extend(exact.flat_map(|base| self.plan.bases(base)));
+        forms
+            .rounded
+            .extend(rounded.into_iter().flat_map(|base| self.stored_as(base)));
+    }
+
+    /// The nodes that are stored as a factor: the parts of a concatenation that is computed. One of
+    /// given tensors is rounded as a whole.
+    fn stored_as(&self, base: NodeId) -> Vec<NodeId> {
+        match self.plan.is_given(base) {
+            true => vec![base],
+            false => self.plan.bases(base),
+        }
     }
 
     /// Matrices of attention that are computed: its kernels round those that are given themselves.
@@ -142,7 +158,10 @@ impl Assembly<'_> {
 
     /// Has a kernel store factors of bf16 products in bf16, and in f32 only values with other
     /// readers.
-    pub(super) fn store_rounded(&self, loops: &mut Loops) {
+    ///
+    /// # Errors
+    /// A sentence, for a part of a concatenation that can't be stored so: its neighbours are.
+    pub(super) fn store_rounded(&self, loops: &mut Loops) -> Result<(), String> {
         for at in 0..loops.nest.stores.len() {
             let store = loops.nest.stores[at];
             let memory = &loops.memory[store.operand.0];
@@ -150,7 +169,13 @@ impl Assembly<'_> {
                 continue;
             };
             let stored = self.forms.stored(id);
-            if stored == Stored::Exact || !loops.nest.may_round(&store) {
+            if stored == Stored::Exact {
+                continue;
+            }
+            if !loops.nest.may_round(&store) {
+                if self.plan.parts.contains_key(&id) {
+                    return Err(format!("{id}, part of a concatenation, can't be rounded"));
+                }
                 continue;
             }
             let rounded = Memory {
@@ -178,6 +203,7 @@ impl Assembly<'_> {
                 }
             }
         }
+        Ok(())
     }
 }
 

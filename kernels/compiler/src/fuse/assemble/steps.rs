@@ -8,7 +8,7 @@ use crate::fuse::library::Lies;
 use crate::fuse::lower::{Loops, Memory};
 use crate::fuse::panels::Panels;
 use crate::fuse::{attention, bf16, scatter};
-use crate::graph::{NodeId, Op};
+use crate::graph::NodeId;
 use crate::nest::{self, Launch};
 use sweeper_program::tensor::Dtype;
 use sweeper_program::{Arg, BufferId, Geometry, Index, Kernel, KernelId, Library, Step, View};
@@ -241,7 +241,7 @@ impl Assembly<'_> {
     /// are made before the program's steps.
     fn round(&mut self, nodes: &[NodeId]) -> Vec<Step> {
         let mut missing = nodes.to_vec();
-        missing.retain(|node| !self.rounded.contains(node));
+        missing.retain(|&node| !self.is_rounded(node));
         let together = self.rounded_together();
         if missing.iter().any(|node| together.contains(node)) {
             missing.extend(together);
@@ -273,10 +273,9 @@ impl Assembly<'_> {
         }
     }
 
-    /// Whether a node is rounded to bf16 once: a given tensor that no training changes.
+    /// Whether a node is rounded to bf16 once: given tensors that no training changes.
     pub(super) fn is_rounded_once(&self, node: NodeId) -> bool {
-        let is_given = matches!(self.plan.graph.node(node).op, Op::Input(_));
-        is_given && !self.request.phase.is_one_span()
+        self.plan.is_given(node) && !self.request.phase.is_one_span()
     }
 
     fn launch(&self, loops: &Loops) -> Launch {

@@ -8,9 +8,9 @@ use crate::graph::{NodeId, Op};
 use sweeper_program::ADJACENT_ALIGNMENT;
 use sweeper_program::tensor::Dtype;
 
-/// Elements of which parts are multiples, so that rows of all of them begin at a multiple of a
-/// float4.
-const VECTOR: usize = 4;
+/// Elements of which parts are multiples, so that rows of all of them begin at a multiple of 16
+/// bytes, in f32 and in bf16.
+const VECTOR: usize = 8;
 
 /// A factor that can lie anywhere in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

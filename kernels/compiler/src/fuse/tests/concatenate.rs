@@ -1,13 +1,16 @@
 //! Products that become one: how many calls there are, and that they mean what the graph means.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{check, cuda, plan_on, random};
+use crate::fuse::bf16::rounds_factors;
 use crate::fuse::{Policy, Request, program};
 use crate::graph::{Graph, GraphError, NodeId, Unary, differentiate};
 use sweeper_program::tensor::Dtype;
 use sweeper_program::workload::{Phase, Target};
-use sweeper_program::{Kernel, Library, Precision, Program, Role, Step};
+use sweeper_program::{
+    Arg, Binding, Kernel, Library, Matmul, Matrix, Precision, Program, Role, Step, View,
+};
 
 /// Rows of inputs and of weights: with so many columns, weights are multiples of 256 bytes.
 const EXTENT: usize = 16;
@@ -55,6 +58,16 @@ fn network(trains: bool) -> (Graph, NodeId) {
 }
 
 fn compiled(graph: &Graph, backward: Option<NodeId>, phase: Phase, target: &Target) -> Program {
+    compiled_in(Precision::F32, graph, backward, phase, target)
+}
+
+fn compiled_in(
+    precision: Precision,
+    graph: &Graph,
+    backward: Option<NodeId>,
+    phase: Phase,
+    target: &Target,
+) -> Program {
     let request = Request {
         graph,
         backward,
@@ -62,7 +75,7 @@ fn compiled(graph: &Graph, backward: Option<NodeId>, phase: Phase, target: &Targ
         policy: Policy::Compiled,
         target,
         canonical: &[],
-        precision: Precision::F32,
+        precision,
     };
     program(&request).unwrap()
 }
@@ -184,4 +197,74 @@ fn products_that_wait_for_each_other_stay_apart() {
     let found = products(&compiled(&graph, None, Phase::Forward, &cuda()));
     assert_eq!(found.into_values().sum::<usize>(), 3);
     assert_means(&graph, None, Phase::Forward);
+}
+
+/// Elements of a view, in its buffer.
+fn elements(view: &View) -> BTreeSet<(usize, usize)> {
+    let start = view.offset.fixed_value().unwrap() as usize;
+    let is_in_row = |at: &usize| view.rows.is_none_or(|rows| at % rows.step < rows.len);
+    let places = (0..view.len).filter(is_in_row);
+    places.map(|at| (view.buffer.0, start + at)).collect()
+}
+
+/// Elements of both factors that a call reads from these views.
+fn read(call: &Matmul, views: [&View; 2]) -> BTreeSet<(usize, usize)> {
+    let matrices = [(&call.a, call.m, call.k), (&call.b, call.k, call.n)];
+    let of = |(view, (matrix, rows, columns)): (&View, (&Matrix, usize, usize))| {
+        let start = view.offset.fixed_value().unwrap() as usize;
+        let (buffer, [row_step, column_step]) =
+            (view.buffer.0, [matrix.row_step, matrix.column_step]);
+        let places = (0..rows).flat_map(move |row| (0..columns).map(move |column| [row, column]));
+        places.map(move |[row, column]| (buffer, start + row * row_step + column * column_step))
+    };
+    views.into_iter().zip(matrices).flat_map(of).collect()
+}
+
+/// Kernels store factors in bf16 where they lie beside each other, weights are rounded there, and
+/// products read nothing else.
+#[test]
+fn parts_in_bf16_lie_beside_each_other_in_that_form() {
+    let (graph, backward) = network(true);
+    let program = compiled_in(
+        Precision::Bf16,
+        &graph,
+        Some(backward),
+        Phase::Step,
+        &cuda(),
+    );
+    let exact = compiled(&graph, Some(backward), Phase::Step, &cuda());
+    assert_eq!(products(&program), products(&exact));
+    assert_eq!(adjacent(&program), [["w1", "w3"]]);
+    let given = |view: &View| program.buffers[view.buffer.0].binding != Binding::Scratch;
+    let (mut written, mut rounded) = (BTreeSet::new(), 0);
+    for step in program.prologue.iter().chain(&program.steps) {
+        let Step::Launch { kernel, args, .. } = step else {
+            continue;
+        };
+        let kernel = &program.kernels[kernel.0];
+        if let Kernel::Library(Library::Matmul(call)) = kernel {
+            let [Arg::Read(a), Arg::Read(b), ..] = &args[..] else {
+                panic!("{args:?}");
+            };
+            for view in [a, b] {
+                assert_eq!(program.buffers[view.buffer.0].dtype, Dtype::Bf16);
+            }
+            let missing: Vec<_> = read(call, [a, b]).difference(&written).copied().collect();
+            assert_eq!(missing, [], "{call:?}");
+        }
+        if rounds_factors(kernel) {
+            let read = args.iter().filter_map(|arg| match arg {
+                Arg::Read(view) => Some(view),
+                _ => None,
+            });
+            assert!(read.into_iter().all(given), "computed values are rounded");
+            rounded += 1;
+        }
+        let views = args.iter().filter_map(|arg| match arg {
+            Arg::Write(view) => Some(view),
+            _ => None,
+        });
+        written.extend(views.flat_map(elements));
+    }
+    assert_eq!(rounded, 1, "weights are rounded together");
 }
