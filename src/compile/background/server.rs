@@ -16,8 +16,15 @@ use crate::device::Artifact;
 use crate::frames::{receive, send};
 use crate::hardware::DeviceKind;
 
-/// What compiling a kernel takes where nothing is known, in nanoseconds.
+/// What compiling a kernel of [`TYPICAL_BYTES`] takes where nothing is known, in nanoseconds.
 const TYPICAL_NS: f64 = 200e6;
+
+/// The text of such a kernel, without headers.
+const TYPICAL_BYTES: usize = 4000;
+
+/// What headers and starting the compiler take, as if they were so much text of a kernel: NVRTC
+/// took 50 ms for any kernel and 15 ms for each 1000 bytes of its own.
+const FIXED_BYTES: usize = 3000;
 
 /// Answers questions until the stream ends, or until it is stopped.
 ///
@@ -62,11 +69,10 @@ pub fn serve(
         let reply = match question {
             Question::Look(sources) => {
                 let is_missing = |source: &&KernelSource| !kernels.of(source).is_cached(source);
-                let missing = sources.iter().filter(is_missing).count();
-                let rounds = missing.div_ceil(threads(opening.device.kind));
+                let missing: Vec<&KernelSource> = sources.iter().filter(is_missing).collect();
                 Reply::Looked {
-                    missing,
-                    price_ns: rounds as f64 * prices.typical_ns(),
+                    missing: missing.len(),
+                    price_ns: prices.of_all(&missing, threads(opening.device.kind)),
                 }
             }
             Question::Compile(sources) => Reply::Compiled(compile(
@@ -160,23 +166,23 @@ fn compile(
 ) -> Result<Vec<Artifact>, CompileFailure> {
     let results = kernels.get_all(sources, threads(kind));
     let mut artifacts = Vec::with_capacity(results.len());
-    for result in results {
+    for (source, result) in sources.iter().zip(results) {
         let built = result.map_err(|error| CompileFailure {
             is_final: matches!(error, CompileError::Rejected { .. }),
             reason: error.to_string(),
         })?;
         if built.origin == Origin::Built {
-            prices.add(built.compile_ns);
+            prices.add(source, built.compile_ns);
         }
         artifacts.push(built.artifact);
     }
     Ok(artifacts)
 }
 
-/// What compiling kernels took.
+/// What compiling kernels took, for the text that they have.
 #[derive(Debug, Default)]
 struct Prices {
-    count: u32,
+    bytes: usize,
     sum_ns: f64,
 }
 
@@ -187,21 +193,79 @@ impl Prices {
         for source in alike {
             let entry = cache.and_then(|cache| cache.peek(&kernels.key(source)));
             if let Some(entry) = entry {
-                prices.add(entry.metadata().compile_ns);
+                prices.add(source, entry.metadata().compile_ns);
             }
         }
         prices
     }
 
-    fn add(&mut self, compile_ns: u64) {
-        self.count += 1;
+    fn add(&mut self, source: &KernelSource, compile_ns: u64) {
+        self.bytes += bytes(source);
         self.sum_ns += compile_ns as f64;
     }
 
-    fn typical_ns(&self) -> f64 {
-        match self.count {
-            0 => TYPICAL_NS,
-            count => self.sum_ns / f64::from(count),
+    /// What compiling a kernel will take, in nanoseconds.
+    fn of_one(&self, source: &KernelSource) -> f64 {
+        let ns_per_byte = match self.bytes {
+            0 => TYPICAL_NS / (FIXED_BYTES + TYPICAL_BYTES) as f64,
+            known => self.sum_ns / known as f64,
+        };
+        ns_per_byte * bytes(source) as f64
+    }
+
+    /// The time until so many threads have compiled all, in nanoseconds: the longest one's, or that
+    /// of an equal share.
+    fn of_all(&self, sources: &[&KernelSource], threads: usize) -> f64 {
+        let each = sources.iter().map(|source| self.of_one(source));
+        let longest = each.clone().fold(0.0, f64::max);
+        longest.max(each.sum::<f64>() / threads as f64)
+    }
+}
+
+/// The text of a kernel that compiling depends on: its own, beside headers.
+fn bytes(source: &KernelSource) -> usize {
+    FIXED_BYTES + source.files.first().map_or(0, |file| file.text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use sweeper_program::SourceFile;
+
+    use super::*;
+
+    fn source(bytes: usize) -> KernelSource {
+        KernelSource {
+            language: Language::Cuda,
+            files: Cow::Owned(vec![SourceFile {
+                text: " ".repeat(bytes).into(),
+                ..SourceFile::embedded("k.cu", "")
+            }]),
+            entry: "k".into(),
+            defines: vec![],
+            user: None,
         }
+    }
+
+    #[test]
+    fn a_kernel_of_more_text_costs_more() {
+        let mut prices = Prices::default();
+        let typical = source(TYPICAL_BYTES);
+        assert!((prices.of_one(&typical) - TYPICAL_NS).abs() < 1.0);
+        prices.add(&source(1000), 40_000_000);
+        prices.add(&source(3000), 60_000_000);
+        // 10 ns a byte.
+        let (short, long) = (source(2000), source(17_000));
+        assert!((prices.of_one(&short) - 50e6).abs() < 1.0);
+        assert!((prices.of_one(&long) - 200e6).abs() < 1.0);
+        let price = |sources: &[&KernelSource], threads| prices.of_all(sources, threads);
+        assert!(price(&[], 2).abs() < 1.0);
+        assert!((price(&[&short, &long, &short], 1) - 300e6).abs() < 1.0);
+        assert!(
+            (price(&[&short, &long, &short], 8) - 200e6).abs() < 1.0,
+            "the longest"
+        );
+        assert!((price(&[&long; 8], 4) - 400e6).abs() < 1.0, "two rounds");
     }
 }
