@@ -190,10 +190,21 @@ impl Assembly<'_> {
         match self.part(need) {
             Some(part) if !self.places.contains_key(&need) => {
                 let elements = self.plan.graph.node(part.whole).elements();
-                (whole_of(need, part), elements)
+                (self.whole_of(need, part), elements)
             }
             _ => (need, len),
         }
+    }
+
+    /// The concatenation of which a value is part, in the value's form.
+    fn whole_of(&self, need: Need, part: &Part) -> Need {
+        Need::Of(match need {
+            Need::Of(Source::Rounded(_)) => Source::Rounded(part.whole),
+            Need::Of(Source::Node(id)) if self.plan.in_bf16.contains(&id) => {
+                Source::Rounded(part.whole)
+            }
+            _ => Source::Node(part.whole),
+        })
     }
 
     fn part(&self, need: Need) -> Option<&Part> {
@@ -407,7 +418,7 @@ impl Assembly<'_> {
         }
         match self.part(need) {
             Some(part) => {
-                let view = self.view(whole_of(need, part), part.start, part.span());
+                let view = self.view(self.whole_of(need, part), part.start, part.span());
                 match part.run < part.step {
                     true => view.in_rows(Rows {
                         len: part.run,
@@ -429,12 +440,4 @@ impl Assembly<'_> {
             ..View::new(whole.buffer, Index::fixed(at), span)
         }
     }
-}
-
-/// The concatenation of which a value is part, in the value's form.
-fn whole_of(need: Need, part: &Part) -> Need {
-    Need::Of(match need {
-        Need::Of(Source::Rounded(_)) => Source::Rounded(part.whole),
-        _ => Source::Node(part.whole),
-    })
 }

@@ -61,8 +61,17 @@ impl Assembly<'_> {
 
     /// Whether a node is in memory in bf16, or all parts of a concatenation are.
     pub(super) fn is_rounded(&self, id: NodeId) -> bool {
-        let is_there = |id: &NodeId| self.rounded.contains(id);
+        let is_there = |id: &NodeId| self.rounded.contains(id) || self.plan.in_bf16.contains(id);
         is_there(&id) || (!self.plan.is_given(id) && self.plan.bases(id).iter().all(is_there))
+    }
+
+    /// The node that is rounded where one is to be: the concatenation of given tensors of which it
+    /// is part, if that is read in bf16, too.
+    pub(super) fn rounded_as(&self, id: NodeId) -> NodeId {
+        let part = self.plan.parts.get(&id).filter(|_| self.plan.is_given(id));
+        let whole = part.map(|part| part.whole);
+        let whole = whole.filter(|whole| self.forms.rounded.contains(whole));
+        whole.unwrap_or(id)
     }
 
     /// Given tensors, and concatenations of such, that are rounded in each run, by few launches when
@@ -70,12 +79,9 @@ impl Assembly<'_> {
     pub(super) fn rounded_together(&self) -> Vec<NodeId> {
         let is_together =
             |&&node: &&NodeId| self.plan.is_given(node) && !self.is_rounded_once(node);
-        self.forms
-            .rounded
-            .iter()
-            .filter(is_together)
-            .copied()
-            .collect()
+        let all = self.forms.rounded.iter().map(|&id| self.rounded_as(id));
+        let all: BTreeSet<NodeId> = all.collect();
+        all.iter().filter(is_together).copied().collect()
     }
 
     /// Has copies that are made together be in use from the first reader of any on.

@@ -240,7 +240,7 @@ impl Assembly<'_> {
     /// Copies of nodes in bf16, where they do not exist yet. Copies of tensors that do not change
     /// are made before the program's steps.
     fn round(&mut self, nodes: &[NodeId]) -> Vec<Step> {
-        let mut missing = nodes.to_vec();
+        let mut missing: Vec<NodeId> = nodes.iter().map(|&id| self.rounded_as(id)).collect();
         missing.retain(|&node| !self.is_rounded(node));
         let together = self.rounded_together();
         if missing.iter().any(|node| together.contains(node)) {

@@ -59,6 +59,9 @@ pub(in crate::fuse) struct Call {
     by_rows: Vec<AttentionPart>,
     /// Heads whose rows are beside each other then.
     pub(super) heads_beside: usize,
+    /// Elements from one row of the gradient by values to the next then: rows may be part of a
+    /// concatenation.
+    pub(super) values_step: usize,
     /// Its operands in the order of the first node's, and where they lie.
     pub(super) operands: Vec<NodeId>,
     pub reads: Vec<Strided>,
@@ -254,13 +257,20 @@ impl Call {
         let rounded = writes.iter().filter(|(_, id)| plan.in_bf16.contains(id));
         let is_by_rows = |id: NodeId| of_node(plan.graph.node(id)).is_some_and(|of| of.is_by_rows);
         let beside = writes.iter().filter(|&&(_, id)| is_by_rows(id));
+        let heads_beside = leading.last().copied().unwrap_or(1);
+        let part_of = |wanted| {
+            let written = writes.iter().find(|&&(part, _)| part == wanted);
+            written.and_then(|(_, id)| plan.parts.get(id))
+        };
+        let values_step = part_of(AttentionPart::GradV).map_or(heads_beside * width, |it| it.step);
         let mut call = Call {
             attention: of_node(node)?,
             in_bf16: rounded.map(|&(part, _)| part).collect(),
             rounded: vec![],
             with_copy: vec![],
             by_rows: beside.map(|&(part, _)| part).collect(),
-            heads_beside: leading.last().copied().unwrap_or(1),
+            heads_beside,
+            values_step,
             writes,
             operands: node.operands.clone(),
             reads,

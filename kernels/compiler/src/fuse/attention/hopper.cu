@@ -149,13 +149,16 @@ template <> struct Stored<1> {
     typedef unsigned short Number;
 };
 
-// The place of a row of a result, among rows: after those of the heads before or, by rows (BY_ROWS,
-// BY_ROWS_GRAD_V), beside those of the `beside` heads of its matrices.
-template <int IS_BY_ROWS> DEVICE int64 place_of(int64 head, int64 row, int64 rows, int64 beside) {
-    return IS_BY_ROWS ? (head / beside * rows + row) * beside + head % beside : head * rows + row;
+// Where a row of a result begins: after those of the heads before or, by rows (BY_ROWS,
+// BY_ROWS_GRAD_V), beside those of the `beside` heads of its matrices, `step` after the row before.
+template <int IS_BY_ROWS>
+DEVICE int64 place_of(int64 head, int64 row, int64 rows, int64 columns, int64 beside, int64 step) {
+    if (IS_BY_ROWS) return (head / beside * rows + row) * step + head % beside * columns;
+    return (head * rows + row) * columns;
 }
 
-#define SIZES float scale, int64 heads, int64 queries, int64 keys, int64 depth, int64 width, int64 beside
+// `step_v` is from one row of the gradient by values to the next.
+#define SIZES float scale, int64 heads, int64 queries, int64 keys, int64 depth, int64 width, int64 beside, int64 step_v
 
 #ifdef FORWARD
 // Scores of keys that are none, or that come after the query, become NEVER.
@@ -309,10 +312,10 @@ KERNEL(attention, THREADS, 1)(const char *q, const char *k,
         if (query + half * 8 >= queries) continue;
         const int64 row = head * queries + query + half * 8;
 #if WRITES_OUT
-        const int64 place = place_of<BY_ROWS>(head, query + half * 8, queries, beside);
-        put_row(out + place * width, sums, half, 1.0f / sum, width);
+        const int64 place = place_of<BY_ROWS>(head, query + half * 8, queries, width, beside, beside * width);
+        put_row(out + place, sums, half, 1.0f / sum, width);
 #if COPIES_OUT
-        put_row(rounded_out + place * width, sums, half, 1.0f / sum, width);
+        put_row(rounded_out + place, sums, half, 1.0f / sum, width);
 #endif
 #endif
 #if WRITES_LOG_SUM_EXP
@@ -564,10 +567,12 @@ KERNEL(attention_grad_kv, THREADS, 1)
         const int64 own_row = row + half * 8;
         if (own_row >= rows) continue;
 #if ROWS_ARE_QUERIES || WRITES_GRAD_K
-        put_row(grad + place_of<BY_ROWS>(head, own_row, rows, beside) * depth, of_own, half, scale, depth);
+        const int64 place = place_of<BY_ROWS>(head, own_row, rows, depth, beside, beside * depth);
+        put_row(grad + place, of_own, half, scale, depth);
 #endif
 #if KEEPS_WEIGHTS
-        put_row(grad_v + place_of<BY_ROWS_GRAD_V>(head, own_row, rows, beside) * width, of_values, half, 1.0f, width);
+        const int64 place_v = place_of<BY_ROWS_GRAD_V>(head, own_row, rows, width, beside, step_v);
+        put_row(grad_v + place_v, of_values, half, 1.0f, width);
 #endif
     }
 }

@@ -302,6 +302,7 @@ pub(super) fn args(call: &Call, packed: Vec<View>, written: Vec<View>) -> Vec<Ar
         call.depth,
         call.width,
         call.heads_beside,
+        call.values_step,
     ];
     let scale = Arg::Float(call.attention.scale as f32);
     memory.chain([scale]).chain(sizes.map(int)).collect()

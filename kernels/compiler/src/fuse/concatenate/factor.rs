@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::fuse::plan::Plan;
-use crate::graph::{NodeId, Op};
+use crate::graph::{AttentionPart, NodeId, Op};
 use sweeper_program::ADJACENT_ALIGNMENT;
 use sweeper_program::tensor::Dtype;
 
@@ -64,19 +64,27 @@ impl Factor {
         let base = plan.base(core);
         let held = plan.graph.node(base);
         let is_given = matches!(held.op, Op::Input(_));
-        // A generated kernel stores it where it is asked to; a call or a reduction does not.
-        let is_generated = plan.value(base).is_some_and(|task| !plan.is_result[task])
-            && (held.op.is_elementwise()
-                || held.op.is_view()
-                || matches!(held.op, Op::Unslice { .. }));
+        let is_stored_anywhere =
+            plan.value(base).is_some_and(|task| !plan.is_result[task]) && stores_anywhere(&held.op);
         let is_whole = plan.unreshaped(core) == base && held.dtype == Dtype::F32;
-        (is_whole && (is_given || is_generated)).then_some(Factor {
+        (is_whole && (is_given || is_stored_anywhere)).then_some(Factor {
             core,
             is_turned,
             base,
             is_given,
             shape,
         })
+    }
+}
+
+/// Whether the kernel of an operation stores rows where it is asked to: a generated one does, and
+/// attention for its gradient by values, whose rows of all heads are beside each other. Other calls
+/// and reductions do not.
+fn stores_anywhere(op: &Op) -> bool {
+    match op {
+        Op::Attention(attention) => attention.is_by_rows && attention.part == AttentionPart::GradV,
+        Op::Unslice { .. } => true,
+        _ => op.is_elementwise() || op.is_view(),
     }
 }
 
