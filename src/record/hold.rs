@@ -65,8 +65,6 @@ impl Holder {
         let pid = std::process::id();
         let machine = machine();
         let started = started(pid).unwrap_or(0);
-        let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
-        let restarts = variable("SLURM_RESTART_COUNT").and_then(|text| text.parse().ok());
         let nanoseconds = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |time| time.as_nanos());
@@ -77,7 +75,7 @@ impl Holder {
             pid,
             started,
             job: job(),
-            restarts: restarts.unwrap_or(0),
+            restarts: restarts(),
         }
     }
 
@@ -94,7 +92,6 @@ impl Holder {
 
 /// The scheduler's job that this process is in, as its commands name it.
 pub fn job() -> Option<String> {
-    let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
     match (
         variable("SLURM_ARRAY_JOB_ID"),
         variable("SLURM_ARRAY_TASK_ID"),
@@ -102,6 +99,16 @@ pub fn job() -> Option<String> {
         (Some(array), Some(task)) => Some(format!("{array}_{task}")),
         _ => variable("SLURM_JOB_ID").or_else(|| variable("PBS_JOBID")),
     }
+}
+
+/// How often the scheduler had started this process's job before.
+pub fn restarts() -> u32 {
+    let count = variable("SLURM_RESTART_COUNT").and_then(|text| text.parse().ok());
+    count.unwrap_or(0)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
 /// The machine's name.

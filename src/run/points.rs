@@ -115,7 +115,7 @@ impl Session<'_> {
     ) -> Result<(), RunError> {
         let point = &self.plan.points[number as usize];
         let mut row = self.maker.row(point, outcome, &self.built, worker);
-        row.earlier_rows = self.tries.get(&row.point).copied().unwrap_or(0);
+        self.count_try(&mut row);
         self.pruner.learn(&row);
         self.contests.learn(&row);
         self.keeper.check()?;
@@ -140,6 +140,12 @@ impl Session<'_> {
             left: left_ns.map(|ns| Duration::from_nanos(ns as u64)),
         });
         Ok(())
+    }
+
+    /// Writes into a row which try of its point it is, and who tries points again.
+    pub(super) fn count_try(&self, row: &mut Row) {
+        row.earlier_rows = self.tries.get(&row.point).copied().unwrap_or(0);
+        row.retried_in = self.request.retry.job().map(str::to_owned);
     }
 
     /// Writes the devices' ceilings before anything is measured: a killed run has no end.
