@@ -431,7 +431,14 @@ fn the_source_is_part_of_the_problem_and_other_inputs_are_told_by_a_rerun() {
     let ran = folder.sweeper(&only);
     assert_eq!(code(&ran), 0, "{}", text(&ran));
     let run = folder.run_folder();
-    let again = folder.sweeper(&["rerun", run.to_str().unwrap()]);
+    // Nothing is measured.
+    let refused = folder.sweeper(&["rerun", run.to_str().unwrap()]);
+    let said = text(&refused);
+    assert_eq!(code(&refused), 7, "{said}");
+    let words = "input_digest of rows n=100 total=4000 differs: here ";
+    assert!(said.contains(words) && said.contains("--anyway"), "{said}");
+    assert!(!run.join("attempt-1").exists());
+    let again = folder.sweeper(&["rerun", run.to_str().unwrap(), "--anyway"]);
     let said = text(&again);
     assert_eq!(code(&again), 5, "{said}");
     assert!(said.contains("input_digest differs: here "), "{said}");
