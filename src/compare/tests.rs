@@ -1,5 +1,7 @@
 //! Whole comparisons of rows made up for them.
 
+use std::slice;
+
 use super::testing::source;
 use super::verdict::Correction;
 use super::*;
@@ -161,7 +163,7 @@ fn points_that_were_measured_on_other_inputs_are_declared_first_and_not_judged()
         Some("b4"),
         None,
     ]);
-    let found = compare([&[a.clone()], &[b.clone()]], &settings()).unwrap();
+    let found = compare([slice::from_ref(&a), slice::from_ref(&b)], &settings()).unwrap();
     let judged: Vec<bool> = found.points.iter().map(|it| it.verdict.is_some()).collect();
     assert_eq!(judged, [true, false, false, false, false, true]);
     let digests = |at: usize| (found.points[at].inputs, found.points[at].digests);
