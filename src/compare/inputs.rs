@@ -1,5 +1,5 @@
-//! Points that were measured on other inputs, as a function that makes inputs (`inputs_from`) may do
-//! from one run to the next: neither their times nor their outputs can be compared.
+//! Points that were measured on other inputs: a function that makes inputs (`inputs_from`) may make
+//! others in each run. Neither times nor outputs of such points can be compared.
 
 use std::collections::BTreeSet;
 

@@ -1,11 +1,12 @@
 //! Comparing two recorded sides, point by point: the changes around them, which points are slower,
 //! faster or equal, and whether that is shown.
 //!
-//! [`pairing`] finds rows of one point, [`median`] says where one run's samples lie, [`spread`] how
-//! far apart runs of one program are on a machine, [`estimate`] infers a ratio from them,
+//! [`pairing`] finds rows of one point, [`median`] says where one run's samples lie, [`spread`]
+//! how far apart runs of one program are on a machine, [`estimate`] infers a ratio from them,
 //! [`groups`] one for several points together, [`verdict`] judges it, [`changes`] lists other
-//! differences, [`inputs`] finds points that were measured on other inputs, [`fail_on`] has the conditions of an exit code; [`render`] makes text of the
-//! comparison. [`aa`] tries the method on runs of one program.
+//! differences, [`inputs`] finds points that were measured on other inputs, [`fail_on`] has the
+//! conditions of an exit code; [`render`] makes text of the comparison. [`aa`] tries the method
+//! on runs of one program.
 //!
 //! Architecture invariant: like [`crate::report`], this module reads files alone.
 
