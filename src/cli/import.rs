@@ -51,8 +51,8 @@ pub struct FilesArgs {
     /// exist. Beside the first path by default
     #[arg(long, short)]
     output: Option<PathBuf>,
-    /// The interpreter, which needs PyTorch; by default that of the variable `SWEEPER_PYTHON`, or
-    /// `python3`
+    /// The interpreter of the manifest, which needs PyTorch; by default that of the variable
+    /// `SWEEPER_PYTHON`, or `python3`
     #[arg(long)]
     pub(super) python: Option<String>,
 }
