@@ -1,15 +1,15 @@
 //! `sweeper import`: manifests and results from files of other tools.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::exit::Exit;
-use super::import_flashinfer::{TraceArgs, import_flashinfer};
-use super::import_kernelbench::{BenchArgs, import_kernelbench};
+use super::import_flashinfer::import_flashinfer;
+use super::import_kernelbench::import_kernelbench;
 use super::screen::Screen;
 use crate::files;
 use crate::interchange::{t1, t4};
@@ -23,11 +23,12 @@ pub enum ImportVerb {
     /// Results of Kernel Tuner, KTT or the benchmark hub, in the T4 format: a folder for `report`
     /// and `compare`
     T4(ImportArgs),
-    /// Problems of KernelBench and candidates for them: files of Python, or folders of such
-    Kernelbench(BenchArgs),
-    /// Definitions, workloads and solutions of FlashInfer-Bench: files, or folders such as a
-    /// dataset
-    Flashinfer(TraceArgs),
+    /// Problems of KernelBench and candidates for them: files of Python with a class `Model`, or
+    /// `ModelNew`, or folders of such
+    Kernelbench(FilesArgs),
+    /// Definitions and solutions of FlashInfer-Bench in JSON, workloads in lines of JSON: files, or
+    /// folders such as a dataset
+    Flashinfer(FilesArgs),
 }
 
 /// Arguments of `import`.
@@ -38,6 +39,73 @@ pub struct ImportArgs {
     /// The manifest or folder to write; it must not exist. Beside the file by default
     #[arg(long, short)]
     output: Option<PathBuf>,
+}
+
+/// Files of a benchmark, and the manifest to write.
+#[derive(Args)]
+pub struct FilesArgs {
+    /// Files and folders
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+    /// The manifest to write, with sources in a folder beside it where it needs some; neither may
+    /// exist. Beside the first path by default
+    #[arg(long, short)]
+    output: Option<PathBuf>,
+    /// The interpreter of the manifest, which needs PyTorch; by default that of the variable
+    /// `SWEEPER_PYTHON`, or `python3`
+    #[arg(long)]
+    pub(super) python: Option<String>,
+}
+
+impl FilesArgs {
+    /// The files with one of these endings, in the order of their paths, with their texts.
+    ///
+    /// # Errors
+    /// The exit code, after the reason was shown.
+    pub(super) fn texts(
+        &self,
+        endings: &[&str],
+        screen: &Screen,
+    ) -> Result<Vec<(PathBuf, String)>, Exit> {
+        let unread = |path: &Path, error: &io::Error| {
+            screen.error(&format!("{}: {error}", path.display()));
+            Exit::Files
+        };
+        let mut paths = Vec::new();
+        for path in &self.paths {
+            files_below(path, endings, &mut paths).map_err(|error| unread(path, &error))?;
+        }
+        let texts = paths.into_iter().map(|path| {
+            let text = files::read_to_string(&path).map_err(|error| unread(&path, &error))?;
+            Ok((path, text))
+        });
+        texts.collect()
+    }
+
+    /// The manifest to write.
+    pub(super) fn manifest(&self) -> PathBuf {
+        let output = self.output.clone();
+        output.unwrap_or_else(|| self.paths[0].with_extension("toml"))
+    }
+}
+
+/// Adds a file, or all files with one of these endings below a folder, in the order of their paths.
+fn files_below(path: &Path, endings: &[&str], found: &mut Vec<PathBuf>) -> io::Result<()> {
+    if !path.is_dir() {
+        found.push(path.to_owned());
+        return Ok(());
+    }
+    let entries = fs::read_dir(path)?;
+    let entries = entries.map(|entry| Ok(entry?.path()));
+    let mut entries: Vec<PathBuf> = entries.collect::<io::Result<_>>()?;
+    entries.sort();
+    for entry in entries {
+        let ending = entry.extension().and_then(|ending| ending.to_str());
+        if entry.is_dir() || ending.is_some_and(|ending| endings.contains(&ending)) {
+            files_below(&entry, endings, found)?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes a manifest, or the tables of a run.

@@ -3,60 +3,31 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
-
-use clap::Args;
+use std::path::Path;
 
 use super::exit::Exit;
-use super::import::write_manifest;
-use super::import_kernelbench::files_below;
+use super::import::{FilesArgs, write_manifest};
 use super::screen::Screen;
 use crate::files;
 use crate::interchange::flashinfer::{self, SourceText, TraceFile};
 
-/// Arguments of `import flashinfer`.
-#[derive(Args)]
-pub struct TraceArgs {
-    /// Files and folders: definitions and solutions in JSON, workloads in lines of JSON
-    #[arg(required = true)]
-    paths: Vec<PathBuf>,
-    /// The manifest to write, with a folder of sources beside it; neither may exist. Beside the
-    /// first path by default
-    #[arg(long, short)]
-    output: Option<PathBuf>,
-    /// The interpreter that the manifest names; by default that of the variable `SWEEPER_PYTHON`,
-    /// or `python3`
-    #[arg(long)]
-    python: Option<String>,
-}
-
 /// Writes a manifest of definitions, workloads and solutions, and their sources.
-pub(super) fn import_flashinfer(args: &TraceArgs, screen: &Screen) -> Exit {
-    let mut paths = Vec::new();
-    for path in &args.paths {
-        if let Err(error) = files_below(path, &["json", "jsonl"], &mut paths) {
-            screen.error(&format!("{}: {error}", path.display()));
-            return Exit::Files;
-        }
-    }
-    let mut found = Vec::new();
-    for path in &paths {
-        let text = match files::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) => {
-                screen.error(&format!("{}: {error}", path.display()));
-                return Exit::Files;
-            }
-        };
-        let stem = path.file_stem().unwrap_or_default();
-        found.push(TraceFile {
-            path: path.display().to_string(),
-            stem: stem.to_string_lossy().into_owned(),
-            text,
-        });
-    }
-    let output = args.output.clone();
-    let output = output.unwrap_or_else(|| args.paths[0].with_extension("toml"));
+pub(super) fn import_flashinfer(args: &FilesArgs, screen: &Screen) -> Exit {
+    let texts = match args.texts(&["json", "jsonl"], screen) {
+        Ok(texts) => texts,
+        Err(exit) => return exit,
+    };
+    let found = texts.into_iter().map(|(path, text)| TraceFile {
+        path: path.display().to_string(),
+        stem: path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned(),
+        text,
+    });
+    let found: Vec<TraceFile> = found.collect();
+    let output = args.manifest();
     let stem = output.file_stem().unwrap_or_default().to_string_lossy();
     let folder = format!("{stem}_sources");
     let imported = match flashinfer::import(args.python.as_deref(), &found, &folder, &locate) {

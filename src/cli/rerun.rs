@@ -1,15 +1,17 @@
 //! `sweeper rerun`: repeat a recorded run, and compare outputs and times.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use clap::Args;
 use serde_json::json;
+use sweeper_program::Workload;
 
 use super::exit::Exit;
 use super::screen::Screen;
 use super::{place, run, runs, settings, worker};
+use crate::execute::foreign_inputs::InputMaker;
 use crate::identity::PointId;
-use crate::manifest::{OverrideOrigin, Overrides};
+use crate::manifest::{Manifest, OverrideOrigin, Overrides};
 use crate::record::environment::RunIdentity;
 use crate::record::find;
 use crate::record::recorded::Recorded;
@@ -21,6 +23,9 @@ use crate::run::time::Allowed;
 use crate::run::{self as engine, Request};
 use crate::shard::Part;
 
+/// The end of a refusal.
+const OTHER_RUN: &str = "this would not be the same run; --anyway runs it all the same";
+
 /// Arguments of `rerun`.
 #[derive(Args)]
 pub struct RerunArgs {
@@ -28,7 +33,7 @@ pub struct RerunArgs {
     run: String,
     #[command(flatten)]
     place: runs::Place,
-    /// Run although the toolchain, the device or the program differ
+    /// Run although the toolchain, the device, the program or the inputs that functions make differ
     #[arg(long)]
     anyway: bool,
 }
@@ -59,6 +64,11 @@ pub fn rerun(args: &RerunArgs, screen: &Screen) -> Exit {
         Err(exit) => return exit,
     };
     if let Err(exit) = refuse(&recorded, &manifest, args.anyway, screen) {
+        return exit;
+    }
+    if !args.anyway
+        && let Err(exit) = refuse_other_inputs(&before, &manifest, screen)
+    {
         return exit;
     }
     let Ok(worker) = worker::command() else {
@@ -112,7 +122,7 @@ fn before(recorded: &Recorded) -> Result<Vec<Row>, String> {
 /// Refuses where this is not the place or the program that the run was made with.
 fn refuse(
     recorded: &Recorded,
-    manifest: &crate::manifest::Manifest,
+    manifest: &Manifest,
     anyway: bool,
     screen: &Screen,
 ) -> Result<(), Exit> {
@@ -143,8 +153,52 @@ fn refuse(
     if differences.is_empty() || anyway {
         return Ok(());
     }
-    screen.error("this would not be the same run; --anyway runs it all the same");
+    screen.error(OTHER_RUN);
     Err(Exit::Impossible)
+}
+
+/// Refuses where functions (`inputs_from`) make other inputs than the recorded ones. They are
+/// called here, before anything is measured, and once more by the run. One that fails is told of in
+/// the run's rows.
+fn refuse_other_inputs(before: &[Row], manifest: &Manifest, screen: &Screen) -> Result<(), Exit> {
+    let mut maker = InputMaker::within(manifest.limits.oracle_time.as_secs_f64());
+    let mut seen = HashSet::new();
+    let mut others = 0;
+    for row in before {
+        let Some(was) = input_digest(row).filter(|_| seen.insert(row.problem)) else {
+            continue;
+        };
+        let problem = manifest.declared().find_map(|declared| {
+            let parameters = row.parameters.iter();
+            let parameters = parameters.map(|(name, value)| (name.as_str(), value.clone()));
+            let is_it = declared.info().name == row.workload;
+            let problem = is_it.then(|| declared.problem(&parameters.collect(), row.dtype));
+            problem?.ok()
+        });
+        let made = problem.and_then(|problem| maker.digest(problem.as_ref(), row.problem));
+        let Some(Ok(is)) = made else { continue };
+        if is != was {
+            others += 1;
+            let parameters = row.parameters.iter();
+            let words = parameters.map(|(name, value)| format!("{name}={value}"));
+            screen.error(&format!(
+                "input_digest of {} {} differs: here {is:.12}, recorded {was:.12}; its function (`inputs_from`) makes \
+                 other inputs",
+                row.workload,
+                words.collect::<Vec<_>>().join(" ")
+            ));
+        }
+    }
+    if others == 0 {
+        return Ok(());
+    }
+    screen.error(OTHER_RUN);
+    Err(Exit::Impossible)
+}
+
+/// The digest of inputs that a function made.
+fn input_digest(row: &Row) -> Option<&str> {
+    row.outcome.measurement.as_ref()?.input_digest.as_deref()
 }
 
 /// Compares outputs bit by bit, and times by the intervals of their medians.
@@ -177,8 +231,7 @@ struct Tally {
 
 impl Tally {
     fn add(&mut self, old: &Row, new: &Row) {
-        let inputs = |row: &Row| row.outcome.measurement.as_ref()?.input_digest.clone();
-        if let (Some(was), Some(is)) = (inputs(old), inputs(new))
+        if let (Some(was), Some(is)) = (input_digest(old), input_digest(new))
             && was != is
         {
             self.differ += 1;

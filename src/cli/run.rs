@@ -14,7 +14,7 @@ use super::{place, plan, report, signals, slurm, worker};
 use crate::guides::BENCHMARK_RESULTS;
 use crate::manifest::Manifest;
 use crate::row::outcome::Status;
-use crate::run::retry::Retry;
+use crate::run::retry::{Job, Retry};
 use crate::run::reuse::Reuse;
 use crate::run::time::{self, Allowed};
 use crate::run::{self, Ended, Request};
@@ -126,7 +126,7 @@ fn request(args: &RunArgs, manifest: &Manifest, screen: &Screen) -> Result<Reque
     })?;
     Ok(Request {
         worker,
-        retry,
+        retry: retry.by(Job::here()),
         resolved: manifest.resolved_toml(),
         command: std::env::args().collect(),
         fresh: args.fresh,

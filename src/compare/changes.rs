@@ -109,26 +109,33 @@ fn fields(sources: &[Source]) -> Fields {
     fields
 }
 
-/// The sources of declared kernels in a run, with the beginnings of their digests.
+/// The files of declared backends and workloads in a run, with the beginnings of their digests.
 fn own_sources(source: &Source) -> Vec<(String, String)> {
     let manifest: Option<toml::Table> = source.manifest.as_deref().and_then(|it| it.parse().ok());
-    let backends = manifest
-        .as_ref()
-        .and_then(|it| it.get("backend")?.as_table());
     let mut found = Vec::new();
-    for (backend, table) in backends.into_iter().flatten() {
-        let digests = table.get("digests").and_then(toml::Value::as_table);
-        for (file, digest) in digests.into_iter().flatten() {
-            let digest: String = digest
-                .as_str()
-                .unwrap_or_default()
-                .chars()
-                .take(12)
-                .collect();
-            found.push((format!("source {file} of {backend}"), digest));
+    for section in ["backend", "workload"] {
+        let declared = manifest.as_ref().and_then(|it| it.get(section)?.as_table());
+        for (name, table) in declared.into_iter().flatten() {
+            add_sources(name, table, &mut found);
         }
     }
     found
+}
+
+/// Adds those of a declaration and of the tables in it, as that of a workload's reference.
+fn add_sources(name: &str, declared: &toml::Value, found: &mut Vec<(String, String)>) {
+    for (key, value) in declared.as_table().into_iter().flatten() {
+        match value.as_table() {
+            Some(digests) if key == "digests" => {
+                for (file, digest) in digests {
+                    let digits = digest.as_str().unwrap_or_default().chars().take(12);
+                    found.push((format!("source {file} of {name}"), digits.collect()));
+                }
+            }
+            Some(_) => add_sources(&format!("{name}.{key}"), value, found),
+            None => {}
+        }
+    }
 }
 
 /// Ceilings that the device was taken to have: efficiencies are parts of them.

@@ -16,7 +16,7 @@ pub enum Condition {
     Status,
     /// A point of A that B lacks.
     Missing,
-    /// A point whose outputs in B differ from those in A, in any bit.
+    /// A point whose outputs in B differ from those in A, in any bit, or whose inputs do.
     Digest,
 }
 
@@ -111,7 +111,7 @@ impl FailOn {
             Condition::Status => points.filter(|point| point.is_worse()).count(),
             Condition::Missing => comparison.only[0].len(),
             Condition::Digest => points
-                .filter(|point| point.digests == Digests::Changed)
+                .filter(|point| point.digests == Digests::Changed || point.inputs.differ())
                 .count(),
         }
     }

@@ -1,11 +1,12 @@
 //! Comparing two recorded sides, point by point: the changes around them, which points are slower,
 //! faster or equal, and whether that is shown.
 //!
-//! [`pairing`] finds rows of one point, [`median`] says where one run's samples lie, [`spread`] how
-//! far apart runs of one program are on a machine, [`estimate`] infers a ratio from them,
+//! [`pairing`] finds rows of one point, [`median`] says where one run's samples lie, [`spread`]
+//! how far apart runs of one program are on a machine, [`estimate`] infers a ratio from them,
 //! [`groups`] one for several points together, [`verdict`] judges it, [`changes`] lists other
-//! differences, [`fail_on`] has the conditions of an exit code; [`render`] makes text of the
-//! comparison. [`aa`] tries the method on runs of one program.
+//! differences, [`inputs`] finds points that were measured on other inputs, [`fail_on`] has the
+//! conditions of an exit code; [`render`] makes text of the comparison. [`aa`] tries the method
+//! on runs of one program.
 //!
 //! Architecture invariant: like [`crate::report`], this module reads files alone.
 
@@ -24,6 +25,7 @@ pub mod spread;
 pub mod pairing;
 pub mod groups;
 pub mod changes;
+mod inputs;
 pub mod fail_on;
 pub mod render;
 pub mod aa;
@@ -52,7 +54,7 @@ pub struct Settings {
     pub by: Vec<String>,
 }
 
-/// How a point's outputs compare.
+/// How digests of a point's outputs, or of its inputs, compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Digests {
@@ -64,6 +66,22 @@ pub enum Digests {
     Vary,
     /// One side does not say.
     Unknown,
+}
+
+impl Digests {
+    fn of([a, b]: [BTreeSet<&str>; 2]) -> Self {
+        match () {
+            () if a.is_empty() || b.is_empty() => Digests::Unknown,
+            () if a.is_disjoint(&b) => Digests::Changed,
+            () if a.len() == 1 && b.len() == 1 => Digests::Identical,
+            () => Digests::Vary,
+        }
+    }
+
+    /// True if some runs are known to differ.
+    pub fn differ(self) -> bool {
+        matches!(self, Digests::Changed | Digests::Vary)
+    }
 }
 
 /// One point on both sides.
@@ -81,14 +99,16 @@ pub struct Point {
     pub statuses: [BTreeMap<Status, usize>; 2],
     /// Why the first run that failed did, for A and B.
     pub reasons: [Option<Arc<str>>; 2],
-    /// The ratio of B to A, where both were measured.
+    /// The ratio of B to A, where both were measured, and not on other inputs.
     pub estimate: Option<Estimate>,
     /// The estimate's probability, corrected for all comparisons of this kind.
     pub p: Option<f64>,
     /// The verdict on the ratio.
     pub verdict: Option<Verdict>,
-    /// How the point's outputs compare.
+    /// How the point's outputs compare; unknown where its inputs differ.
     pub digests: Digests,
+    /// How its inputs compare, where a function makes them (`inputs_from`).
+    pub inputs: Digests,
 }
 
 impl Point {
@@ -202,14 +222,18 @@ pub fn compare(sides: [&[Source]; 2], settings: &Settings) -> Result<Comparison,
         .iter()
         .zip(&centres)
         .map(|(rows, centres)| {
-            let estimate = Estimate::of(&design, [&centres[0], &centres[1]], &settings.spread);
+            let estimate = match inputs::of(rows).differ() {
+                true => None,
+                false => Estimate::of(&design, [&centres[0], &centres[1]], &settings.spread),
+            };
             point(rows, label(rows), centres, estimate)
         })
         .collect();
     give_verdicts(&mut points, settings.rule);
     let groups =
         groups::groups(&centres, &points, &design, settings).map_err(CompareError::Settings)?;
-    let (changes, mut warnings) = changes::changes(sides);
+    let (around, mut warnings) = changes::changes(sides);
+    let changes = inputs::change(&both).into_iter().chain(around).collect();
     warnings.extend(warnings_about(sides, &design, &points, settings));
     Ok(Comparison {
         sides: sides.map(outline),
@@ -272,6 +296,7 @@ fn point(
         let mut failed = present(side).filter(|entry| entry.status != Status::Ok);
         failed.next().and_then(|entry| entry.reason.clone())
     });
+    let inputs = inputs::of(rows);
     Point {
         id: entry
             .and_then(|entry| entry.point)
@@ -284,7 +309,11 @@ fn point(
         estimate,
         p: None,
         verdict: None,
-        digests: digests(rows),
+        digests: match inputs.differ() {
+            true => Digests::Unknown,
+            false => digests(rows),
+        },
+        inputs,
     }
 }
 
@@ -307,13 +336,7 @@ fn digests(rows: &Rows<'_>) -> Digests {
             .filter_map(|entry| entry.measurement.as_ref()?.output_digest.as_deref())
             .collect()
     };
-    let [a, b] = [of(0), of(1)];
-    match () {
-        () if a.is_empty() || b.is_empty() => Digests::Unknown,
-        () if a.is_disjoint(&b) => Digests::Changed,
-        () if a.len() == 1 && b.len() == 1 => Digests::Identical,
-        () => Digests::Vary,
-    }
+    Digests::of([of(0), of(1)])
 }
 
 fn give_verdicts(points: &mut [Point], rule: Rule) {

@@ -1,5 +1,7 @@
 //! Whole comparisons of rows made up for them.
 
+use std::slice;
+
 use super::testing::source;
 use super::verdict::Correction;
 use super::*;
@@ -128,4 +130,70 @@ fn statuses_and_outputs_are_compared_too() {
     // An improvement is a change, and never worse.
     let better = compare([&[b], &[a]], &settings()).unwrap();
     assert!(better.points[2].has_other_status() && !better.points[2].is_worse());
+}
+
+#[test]
+fn points_that_were_measured_on_other_inputs_are_declared_first_and_not_judged() {
+    let rows: Vec<(&str, i64, f64)> = (0..6).map(|t| ("fused", t, 100.0)).collect();
+    let measured = |inputs: [Option<&str>; 6]| {
+        let mut source = source(&rows);
+        for (entry, inputs) in source.entries.iter_mut().zip(inputs) {
+            let measurement = crate::row::measured::Measured {
+                input_digest: inputs.map(Box::from),
+                output_digest: Some("00".into()),
+                ..Default::default()
+            };
+            entry.measurement = Some(Box::new(measurement));
+        }
+        source
+    };
+    let a = measured([
+        Some("aa"),
+        Some("a1"),
+        Some("a2"),
+        Some("a3"),
+        Some("a4"),
+        None,
+    ]);
+    let b = measured([
+        Some("aa"),
+        Some("b1"),
+        Some("b2"),
+        Some("b3"),
+        Some("b4"),
+        None,
+    ]);
+    let found = compare([slice::from_ref(&a), slice::from_ref(&b)], &settings()).unwrap();
+    let judged: Vec<bool> = found.points.iter().map(|it| it.verdict.is_some()).collect();
+    assert_eq!(judged, [true, false, false, false, false, true]);
+    let digests = |at: usize| (found.points[at].inputs, found.points[at].digests);
+    assert_eq!(digests(0), (Digests::Identical, Digests::Identical));
+    assert_eq!(digests(1), (Digests::Changed, Digests::Unknown));
+    assert_eq!(digests(5), (Digests::Unknown, Digests::Identical));
+    assert_eq!(found.changes[0].field, "input_digest of 4 points");
+    assert_eq!(found.changes[0].b, ["b1", "b2", "b3", "1 more"]);
+    // The geometric mean has those that are judged.
+    assert_eq!(found.groups[0].points, 2);
+    let digest: fail_on::FailOn = "digest".parse().unwrap();
+    assert_eq!(digest.count(&found), 4);
+    let failures = [(&digest, 4)];
+    let terminal = render::terminal::text(&found, &[], false, &|_, text| text.to_owned());
+    let markdown = render::markdown::text(&found, &failures);
+    for text in [&terminal, &markdown] {
+        assert!(
+            text.contains("nor outputs are compared: 4 points"),
+            "{text}"
+        );
+        assert!(text.contains("4 not compared, of other inputs"), "{text}");
+    }
+    let csv = render::data::csv(&found).unwrap();
+    assert!(
+        csv.lines().nth(3).unwrap().ends_with(",unknown,changed"),
+        "{csv}"
+    );
+    // One of several runs suffices.
+    let runs = [a.clone(), b];
+    let found = compare([&runs, &[a.clone(), a]], &settings()).unwrap();
+    assert_eq!(found.points[1].inputs, Digests::Vary);
+    assert!(found.points[1].verdict.is_none() && found.points[0].verdict.is_some());
 }

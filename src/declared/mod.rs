@@ -9,7 +9,8 @@
 //! `definition` (a declared problem), `fill` and `reference` (its inputs and its right answer),
 //! `trial` (outputs that its check must refuse), `kernels` (a source and its launches), `command`
 //! (a program that is started), `python` (a function and its arguments), `backend` (an
-//! implementation and its configurations), `program` (a backend's program for a problem).
+//! implementation and its configurations), `program` (a backend's program for a problem), `problem`
+//! (problems with such backends).
 
 pub mod declaration;
 pub mod check;
@@ -24,6 +25,7 @@ mod command;
 pub mod python;
 mod backend;
 mod program;
+mod problem;
 mod workload;
 pub mod signature;
 pub mod draft;

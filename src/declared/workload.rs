@@ -3,16 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sweeper_program::check::{Check, Trial};
-use sweeper_program::inputs::InputKey;
 use sweeper_program::workload::{
-    AnswerSource, BackendInfo, DefaultValue, DeviceOracle, ParameterError, ParameterInfo,
-    ParameterKind, TensorInfo, TensorSpec, Work, WorkloadInfo,
+    BackendInfo, DefaultValue, ParameterError, ParameterInfo, ParameterKind, TensorInfo,
+    WorkloadInfo,
 };
-use sweeper_program::{
-    CanonicalShape, Dtype, Foreign, Parameters, Phase, Problem, Program, Refusal, Target, Tensor,
-    Tensors, Value, Workload,
-};
+use sweeper_program::{Dtype, Parameters, Phase, Problem, Value, Workload};
 use sweeper_workloads::registry;
 
 use super::backend::Backend;
@@ -21,10 +16,9 @@ use super::declaration::{
     BackendDeclaration, Declaration, DeclaredKind, Implementation, ParameterDeclaration,
     ProblemDeclaration, TensorDeclaration,
 };
-use super::definition::{Definition, Sizes};
-use super::program::ProblemTensors;
+use super::definition::Definition;
+use super::problem::{Backends, Extended, Own};
 use super::scope::values;
-use super::trial::trials;
 use crate::identity::Digest;
 use crate::tuning::family_of;
 
@@ -35,13 +29,6 @@ pub struct Declared {
     definition: Option<Arc<Definition>>,
     backends: Arc<Backends>,
     json: String,
-}
-
-/// The backends that a manifest declares for a workload.
-struct Backends {
-    all: Vec<Backend>,
-    /// Backend and configuration, by the configuration's name.
-    configurations: HashMap<&'static str, (usize, usize)>,
 }
 
 /// Declared workloads live as long as the process, as those of the build do, and each is made
@@ -208,21 +195,6 @@ impl Declared {
     }
 }
 
-impl Backends {
-    /// The program of a configuration, if it is one of these.
-    fn program(
-        &self,
-        backend: &str,
-        tensors: &ProblemTensors<'_>,
-        target: &Target,
-    ) -> Option<Result<Program, Refusal>> {
-        let &(at, configuration) = self.configurations.get(backend)?;
-        let backend = &self.all[at];
-        let (tuned, _) = &backend.configurations[configuration];
-        Some(backend.program(tuned, tensors, target))
-    }
-}
-
 impl std::fmt::Debug for Declared {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "Declared {}", self.info.name)
@@ -385,222 +357,5 @@ impl Workload for Declared {
             sizes,
             dtype,
         }))
-    }
-}
-
-/// A declared problem.
-struct Own {
-    backends: Arc<Backends>,
-    definition: Arc<Definition>,
-    sizes: Sizes,
-    dtype: Dtype,
-}
-
-impl Problem for Own {
-    fn inputs(&self) -> Vec<TensorSpec> {
-        self.sizes.inputs.clone()
-    }
-
-    fn outputs(&self, _phase: Phase) -> Vec<TensorSpec> {
-        self.sizes.outputs.clone()
-    }
-
-    fn generate(&self, key: &InputKey) -> Tensors {
-        self.definition.generate(&self.sizes, key)
-    }
-
-    fn foreign_inputs(&self, seed: u32) -> Option<Foreign> {
-        self.definition
-            .foreign_inputs(&self.sizes, self.dtype, seed)
-    }
-
-    fn validate(&self, _inputs: &Tensors) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn oracle(&self, inputs: &Tensors, _phase: Phase) -> Tensors {
-        self.definition.oracle(&self.sizes, inputs)
-    }
-
-    fn foreign_oracle(&self, dtype: Dtype) -> Option<Foreign> {
-        self.definition.foreign_oracle(&self.sizes, dtype)
-    }
-
-    fn answer_source(&self) -> Option<AnswerSource> {
-        self.definition.answer_source(&self.sizes)
-    }
-
-    fn judge(&self) -> Option<Foreign> {
-        self.definition.judge(&self.sizes)
-    }
-
-    fn trials(&self, inputs: &Tensors, expected: Option<&Tensors>) -> Vec<Trial> {
-        let declared = &self.definition.declaration.outputs;
-        trials(&self.sizes.outputs, declared, inputs, expected)
-    }
-
-    fn oracle_operations(&self, _phase: Phase, threads: usize) -> f64 {
-        self.definition.oracle_operations(&self.sizes) / threads.max(1) as f64
-    }
-
-    fn reduced(
-        &self,
-        _phase: Phase,
-        _operations: f64,
-        _threads: usize,
-    ) -> Option<Box<dyn Problem>> {
-        None
-    }
-
-    fn check(
-        &self,
-        inputs: &Tensors,
-        outputs: &Tensors,
-        expected: &Tensors,
-        _phase: Phase,
-    ) -> Check {
-        self.definition
-            .check(&self.sizes, inputs, outputs, expected)
-    }
-
-    fn work(&self, _phase: Phase) -> Work {
-        self.sizes.work
-    }
-
-    fn program(
-        &self,
-        backend: &str,
-        phase: Phase,
-        _canonical: &CanonicalShape,
-        target: &Target,
-    ) -> Result<Program, Refusal> {
-        if let Some(reason) = self.definition.objection(&self.sizes) {
-            return Err(Refusal::Invalid(reason));
-        }
-        let outputs = &self.definition.declaration.outputs;
-        let initial = outputs
-            .iter()
-            .map(|output| (&*output.tensor.name, &output.initial));
-        let tensors = ProblemTensors {
-            inputs: &self.sizes.inputs,
-            outputs: &self.sizes.outputs,
-            initial: initial.collect(),
-            parameters: &self.sizes.values,
-            dtype: self.dtype,
-            phase,
-        };
-        let program = self.backends.program(backend, &tensors, target);
-        program.unwrap_or_else(|| Err(unknown(backend)))
-    }
-}
-
-fn unknown(backend: &str) -> Refusal {
-    Refusal::Unavailable(format!("there is no backend `{backend}`"))
-}
-
-/// A problem of a workload of this build, which backends of the user compute, too.
-struct Extended {
-    backends: Arc<Backends>,
-    inner: Box<dyn Problem>,
-    values: Vec<Value>,
-    dtype: Dtype,
-}
-
-impl Problem for Extended {
-    fn inputs(&self) -> Vec<TensorSpec> {
-        self.inner.inputs()
-    }
-
-    fn outputs(&self, phase: Phase) -> Vec<TensorSpec> {
-        self.inner.outputs(phase)
-    }
-
-    fn generate(&self, key: &InputKey) -> Tensors {
-        self.inner.generate(key)
-    }
-
-    fn absent_input(&self, spec: &TensorSpec) -> Option<Tensor> {
-        self.inner.absent_input(spec)
-    }
-
-    fn validate(&self, inputs: &Tensors) -> Result<(), String> {
-        self.inner.validate(inputs)
-    }
-
-    fn oracle(&self, inputs: &Tensors, phase: Phase) -> Tensors {
-        self.inner.oracle(inputs, phase)
-    }
-
-    fn oracle_operations(&self, phase: Phase, threads: usize) -> f64 {
-        self.inner.oracle_operations(phase, threads)
-    }
-
-    fn oracle_bytes(&self, phase: Phase) -> u64 {
-        self.inner.oracle_bytes(phase)
-    }
-
-    /// None: sizes of a smaller problem are not parameters of the manifest, which expressions of
-    /// the user's backends need.
-    fn reduced(
-        &self,
-        _phase: Phase,
-        _operations: f64,
-        _threads: usize,
-    ) -> Option<Box<dyn Problem>> {
-        None
-    }
-
-    fn device_oracle(&self, phase: Phase, target: &Target) -> Option<DeviceOracle> {
-        self.inner.device_oracle(phase, target)
-    }
-
-    fn smaller(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>> {
-        self.inner.smaller(phase, operations, threads)
-    }
-
-    fn check(
-        &self,
-        inputs: &Tensors,
-        outputs: &Tensors,
-        expected: &Tensors,
-        phase: Phase,
-    ) -> Check {
-        self.inner.check(inputs, outputs, expected, phase)
-    }
-
-    fn work(&self, phase: Phase) -> Work {
-        self.inner.work(phase)
-    }
-
-    fn program(
-        &self,
-        backend: &str,
-        phase: Phase,
-        canonical: &CanonicalShape,
-        target: &Target,
-    ) -> Result<Program, Refusal> {
-        let (inputs, outputs) = (self.inner.inputs(), self.inner.outputs(phase));
-        let tensors = ProblemTensors {
-            inputs: &inputs,
-            outputs: &outputs,
-            initial: BTreeMap::new(),
-            parameters: &self.values,
-            dtype: self.dtype,
-            phase,
-        };
-        match self.backends.program(backend, &tensors, target) {
-            Some(program) => program,
-            None => self.inner.program(backend, phase, canonical, target),
-        }
-    }
-
-    fn explain(
-        &self,
-        backend: &str,
-        phase: Phase,
-        canonical: &CanonicalShape,
-        target: &Target,
-    ) -> Option<String> {
-        self.inner.explain(backend, phase, canonical, target)
     }
 }

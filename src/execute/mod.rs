@@ -11,7 +11,7 @@ mod contest;
 mod fresh;
 pub mod block_inputs;
 pub mod device_oracle;
-mod foreign_inputs;
+pub mod foreign_inputs;
 mod foreign_oracle;
 mod peer;
 mod judge;

@@ -95,6 +95,7 @@ pub fn rows(text: &str, name: &str) -> Result<Vec<Row>, String> {
             roofline_ns: None,
             ceiling_flops_per_s: None,
             earlier_rows: 0,
+            retried_in: None,
             reused_from: None,
             outcome: outcome(found, unit_ns)?,
         })

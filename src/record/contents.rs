@@ -173,7 +173,7 @@ pub struct Contents {
 }
 
 /// The status of a point, without its measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// The point.
     pub point: PointId,
@@ -183,6 +183,8 @@ pub struct Standing {
     pub cause: Option<Cause>,
     /// Number of earlier rows of the point in this run.
     pub earlier_rows: u32,
+    /// The job that measured points again when it wrote the row.
+    pub retried_in: Option<String>,
     /// True if the median's interval is wider than was asked for.
     pub is_wide: bool,
 }
@@ -196,6 +198,8 @@ struct StandingLine {
     cause: Option<Cause>,
     #[serde(default)]
     earlier_rows: u32,
+    #[serde(default)]
+    retried_in: Option<String>,
     #[serde(default)]
     measurement: Option<Flags>,
 }
@@ -393,6 +397,7 @@ impl Contents {
             status: line.status,
             cause: line.cause,
             earlier_rows: line.earlier_rows,
+            retried_in: line.retried_in,
             is_wide: flags.is_some_and(|flags| flags.contains(&Flag::WideInterval)),
         })
     }

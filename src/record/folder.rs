@@ -167,14 +167,14 @@ impl RunFolder {
         })
     }
 
-    /// Takes hold of the tables alone, of a run that others may be measuring.
+    /// Takes hold of the tables alone, of a run that others may be measuring. Another process that
+    /// makes them is waited for, for as long as `longest`.
     ///
     /// # Errors
     /// Those of the file system, or [`FolderError::Busy`].
-    pub fn open_for_tables(path: &Path) -> Result<Self, FolderError> {
+    pub fn open_for_tables(path: &Path, longest: Duration) -> Result<Self, FolderError> {
         let hold = path.join(".tables.hold");
-        let state = Part::Whole.state(path);
-        let taken = Hold::take(&hold, &state, &|_, _| {});
+        let taken = Hold::take_within(&hold, longest);
         let hold = taken.map_err(|refused| match refused {
             Refused::Held(holder) => FolderError::Busy {
                 path: path.to_owned(),

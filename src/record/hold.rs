@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(45);
 /// How often a watched state is looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// How often it looks whether something that is held for moments is free.
+const SHORT_LOOK: Duration = Duration::from_millis(50);
+
 /// A variable with another patience, in seconds, for file systems that show changes late.
 pub const PATIENCE_VARIABLE: &str = "SWEEPER_PATIENCE_S";
 
@@ -65,8 +68,6 @@ impl Holder {
         let pid = std::process::id();
         let machine = machine();
         let started = started(pid).unwrap_or(0);
-        let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
-        let restarts = variable("SLURM_RESTART_COUNT").and_then(|text| text.parse().ok());
         let nanoseconds = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |time| time.as_nanos());
@@ -77,7 +78,7 @@ impl Holder {
             pid,
             started,
             job: job(),
-            restarts: restarts.unwrap_or(0),
+            restarts: restarts(),
         }
     }
 
@@ -94,7 +95,6 @@ impl Holder {
 
 /// The scheduler's job that this process is in, as its commands name it.
 pub fn job() -> Option<String> {
-    let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
     match (
         variable("SLURM_ARRAY_JOB_ID"),
         variable("SLURM_ARRAY_TASK_ID"),
@@ -102,6 +102,16 @@ pub fn job() -> Option<String> {
         (Some(array), Some(task)) => Some(format!("{array}_{task}")),
         _ => variable("SLURM_JOB_ID").or_else(|| variable("PBS_JOBID")),
     }
+}
+
+/// How often the scheduler had started this process's job before.
+pub fn restarts() -> u32 {
+    let count = variable("SLURM_RESTART_COUNT").and_then(|text| text.parse().ok());
+    count.unwrap_or(0)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
 /// The machine's name.
@@ -132,7 +142,7 @@ fn started(pid: u32) -> Option<u64> {
 }
 
 /// How long this process waits for a sign of life.
-fn patience() -> Duration {
+pub fn patience() -> Duration {
     let told = std::env::var(PATIENCE_VARIABLE).ok();
     let seconds = told.and_then(|text| text.parse().ok());
     seconds.map_or(PATIENCE, Duration::from_secs)
@@ -194,8 +204,51 @@ impl Hold {
                 None => end(path, &other)?,
             }
         }
-        let stuck = format!("{} can't be read and stays: delete it", path.display());
-        Err(io::Error::other(stuck).into())
+        Err(stuck(path))
+    }
+
+    /// Takes hold of something that processes have for moments, without signs of life, and waits
+    /// for it for as long as `longest`. Of a process of another machine the hold is ended once it
+    /// was watched for as long as signs of life are waited for.
+    ///
+    /// # Errors
+    /// The process that has it still, or those of the file system.
+    pub fn take_within(path: &Path, longest: Duration) -> Result<Self, Refused> {
+        let holder = Holder::here();
+        let text = serde_json::to_vec(&holder).map_err(io::Error::from)?;
+        let began = Instant::now();
+        let mut watched: Option<(Holder, Instant)> = None;
+        loop {
+            let held = read(path);
+            match &held {
+                None => match files::make_alone(path, &text) {
+                    Ok(()) => {
+                        let path = path.to_owned();
+                        return Ok(Hold { path, holder });
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    Err(error) => return Err(error.into()),
+                },
+                Some(other) => {
+                    let since = match &watched {
+                        Some((seen, since)) if seen.token == other.token => *since,
+                        _ => watched.insert((other.clone(), Instant::now())).1,
+                    };
+                    let lives = other.lives(&holder);
+                    if !lives.unwrap_or_else(|| since.elapsed() < patience()) {
+                        end(path, other)?;
+                        continue;
+                    }
+                }
+            }
+            if began.elapsed() >= longest {
+                return Err(match held {
+                    Some(other) => Refused::Held(Box::new(other)),
+                    None => stuck(path),
+                });
+            }
+            thread::sleep(SHORT_LOOK.min(longest));
+        }
     }
 
     /// The process that has it.
@@ -208,6 +261,11 @@ impl Hold {
         // A file system that doesn't answer is no other process.
         read(&self.path).is_none_or(|held| held.token == self.holder.token)
     }
+}
+
+fn stuck(path: &Path) -> Refused {
+    let stuck = format!("{} can't be read and stays: delete it", path.display());
+    io::Error::other(stuck).into()
 }
 
 impl Drop for Hold {
@@ -378,6 +436,37 @@ mod tests {
         });
         assert_eq!(asked.get(), 1);
         assert_eq!(held_by(&path), Some(elsewhere), "nobody waits to look");
+    }
+
+    #[test]
+    fn what_is_held_for_moments_is_waited_for() {
+        let (_folder, path, _) = place();
+        let within = |milliseconds| Hold::take_within(&path, Duration::from_millis(milliseconds));
+        let held = within(0).unwrap();
+        assert!(matches!(within(120), Err(Refused::Held(_))));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(300));
+                drop(held);
+            });
+            drop(within(20_000).unwrap());
+        });
+        let elsewhere = Holder {
+            token: "other".to_owned(),
+            machine: "elsewhere".to_owned(),
+            ..Holder::here()
+        };
+        write(&path, &elsewhere);
+        assert!(matches!(within(120), Err(Refused::Held(_))), "it may live");
+        let dead = Holder {
+            pid: 4_000_000,
+            token: "dead".to_owned(),
+            ..Holder::here()
+        };
+        write(&path, &dead);
+        drop(within(0).unwrap());
+        fs::write(&path, "torn").unwrap();
+        assert!(matches!(within(120), Err(Refused::Io(_))));
     }
 
     #[test]

@@ -92,6 +92,10 @@ pub struct Row {
     /// Number of earlier rows of the point in this run: the last one counts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub earlier_rows: u32,
+    /// The job that measured points again when it wrote this row; none where no points were to be
+    /// measured again. Started again, it goes on with points whose rows are of other jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retried_in: Option<String>,
     /// The earlier run that the result was taken from; none for one that was measured in this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reused_from: Option<RunId>,
@@ -212,6 +216,7 @@ pub(crate) fn test_row(number: u8, outcome: Outcome) -> Row {
         roofline_ns: None,
         ceiling_flops_per_s: None,
         earlier_rows: 0,
+        retried_in: None,
         reused_from: None,
         outcome,
     }

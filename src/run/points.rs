@@ -1,6 +1,6 @@
 //! The outcomes of points: why they are not tried, rows of the tried points, and the final tables.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::session::Session;
 use super::shards;
@@ -115,7 +115,7 @@ impl Session<'_> {
     ) -> Result<(), RunError> {
         let point = &self.plan.points[number as usize];
         let mut row = self.maker.row(point, outcome, &self.built, worker);
-        row.earlier_rows = self.tries.get(&row.point).copied().unwrap_or(0);
+        self.count_try(&mut row);
         self.pruner.learn(&row);
         self.contests.learn(&row);
         self.keeper.check()?;
@@ -140,6 +140,12 @@ impl Session<'_> {
             left: left_ns.map(|ns| Duration::from_nanos(ns as u64)),
         });
         Ok(())
+    }
+
+    /// Writes into a row which try of its point it is, and who tries points again.
+    pub(super) fn count_try(&self, row: &mut Row) {
+        row.earlier_rows = self.tries.get(&row.point).copied().unwrap_or(0);
+        row.retried_in = self.request.retry.job().map(str::to_owned);
     }
 
     /// Writes the devices' ceilings before anything is measured: a killed run has no end.
@@ -203,8 +209,9 @@ impl Session<'_> {
                 standings(&contents, folder)?
             }
             Part::Shard(shard) => {
-                if is_complete {
-                    shards::finish(folder, shard, &about, exports)?;
+                match is_complete {
+                    true => shards::finish(folder, shard, &about, exports)?,
+                    false => self.leave_tables(folder, &about),
                 }
                 let own = folder.part().journal(folder.path());
                 let own = Contents::read(&own).map_err(FolderError::from)?;
@@ -223,6 +230,23 @@ impl Session<'_> {
             usage,
             stopped: !is_complete,
         })
+    }
+
+    /// Makes tables and exports of a shared run's rows so far, where time suffices: a shard that
+    /// ends early may go on much later, or never.
+    fn leave_tables(&self, folder: &RunFolder, about: &About<'_>) {
+        let left = self.request.allowed.job_left(Instant::now());
+        // Slurm is told to start the job again after this.
+        let time = left.map_or(shards::SHORT, |left| (left / 2).min(shards::SHORT));
+        let exports = &self.manifest.output.exports;
+        let reason = match shards::make_within(folder.path(), about, exports, time) {
+            Ok(true) => return,
+            Ok(false) => "there is no time for it".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.progress.event(&Event::Warning(&format!(
+            "tables and exports of the rows so far are not made: {reason}; `sweeper report` makes them"
+        )));
     }
 
     /// A finished calibration raises the ceilings of its devices. The rows of this run are held

@@ -105,7 +105,7 @@ impl Resumed {
     pub(super) fn state(&self, work: &Work<'_>) -> State {
         let finished = self.standings.iter();
         let finished = finished.filter(|row| self.finished.contains(&row.point));
-        let tally = Tally::of(finished.copied());
+        let tally = Tally::of(finished.cloned());
         let failures = tally.failed();
         State {
             plan: work.digest(),

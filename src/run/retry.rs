@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::contents::Standing;
+use crate::record::hold;
 use crate::row::outcome::{Cause, Status};
 
 /// Stands for all points without a result.
@@ -17,6 +18,23 @@ pub struct Retry {
     statuses: BTreeSet<Status>,
     /// By the flag `wide_interval`.
     wide: bool,
+    /// The job that tries them.
+    job: Option<Job>,
+}
+
+/// A job of a scheduler. One that is started again goes on with the points that it has not tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    name: String,
+    is_again: bool,
+}
+
+impl Job {
+    /// The job of this process, if it is in one.
+    pub fn here() -> Option<Self> {
+        let is_again = hold::restarts() > 0;
+        hold::job().map(|name| Job { name, is_again })
+    }
 }
 
 impl Retry {
@@ -50,7 +68,24 @@ impl Retry {
                 }
             }
         }
-        Ok(Retry { statuses, wide })
+        Ok(Retry {
+            statuses,
+            wide,
+            job: None,
+        })
+    }
+
+    /// As tried by a job, once by all of its starts.
+    #[must_use]
+    pub fn by(self, job: Option<Job>) -> Self {
+        let is_asked_for = self.wide || !self.statuses.is_empty();
+        let job = job.filter(|_| is_asked_for);
+        Retry { job, ..self }
+    }
+
+    /// The job that rows name, which tries points once.
+    pub fn job(&self) -> Option<&str> {
+        self.job.as_ref().map(|job| job.name.as_str())
     }
 
     /// True if some point may be tried again, by the number of rows of each status.
@@ -65,7 +100,16 @@ impl Retry {
         let is_asked_for = self.statuses.contains(&row.status)
             || (row.status == Status::Pruned && !self.statuses.is_empty())
             || (self.wide && row.is_wide);
-        row.is_of_the_moment() || (is_asked_for && row.cause != Some(Cause::Device))
+        let is_to_be_tried = is_asked_for && row.cause != Some(Cause::Device);
+        row.is_of_the_moment() || (is_to_be_tried && !self.has_tried(row))
+    }
+
+    /// True if this job wrote the row before it was started again. Of a job that was started once,
+    /// a row of such a name is of an earlier process in it, or of a scheduler whose numbers began
+    /// anew.
+    fn has_tried(&self, row: &Standing) -> bool {
+        let job = self.job.as_ref().filter(|job| job.is_again);
+        job.is_some_and(|job| row.retried_in.as_ref() == Some(&job.name))
     }
 }
 
@@ -82,6 +126,7 @@ mod tests {
             status,
             cause,
             earlier_rows: 0,
+            retried_in: None,
             is_wide: false,
         }
     }
@@ -99,7 +144,7 @@ mod tests {
         let elsewhere = standing(Status::Unavailable, Some(Cause::Device));
         let fine = standing(Status::Ok, None);
         let all = [oom, killed, pruned, elsewhere, fine];
-        let covered = |words: &[&str]| all.map(|row| parse(words).unwrap().covers(&row));
+        let covered = |words: &[&str]| all.each_ref().map(|row| parse(words).unwrap().covers(row));
         assert_eq!(covered(&[]), [false, true, false, false, false]);
         assert_eq!(covered(&["oom"]), [true, true, true, false, false]);
         assert_eq!(covered(&["timeout"]), [false, true, true, false, false]);
@@ -111,14 +156,40 @@ mod tests {
         let fine = standing(Status::Ok, None);
         let wide = Standing {
             is_wide: true,
-            ..fine
+            ..fine.clone()
         };
-        let covered = |words: &[&str]| [fine, wide].map(|row| parse(words).unwrap().covers(&row));
+        let covered = |words: &[&str]| [&fine, &wide].map(|row| parse(words).unwrap().covers(row));
         assert_eq!(covered(&["wide"]), [false, true]);
         assert_eq!(covered(&["failed"]), [false, false]);
         let oom = standing(Status::Oom, None);
         assert!(!parse(&["wide"]).unwrap().covers(&oom));
         assert!(parse(&["wide", "oom"]).unwrap().covers(&oom));
+    }
+
+    #[test]
+    fn a_job_that_is_started_again_tries_what_it_has_not_tried() {
+        let job = |name: &str, is_again| Job {
+            name: name.to_owned(),
+            is_again,
+        };
+        let retry = |words: &[&str], job: Job| parse(words).unwrap().by(Some(job));
+        let tried = |status, cause| Standing {
+            retried_in: Some("7_3".to_owned()),
+            ..standing(status, cause)
+        };
+        let row = tried(Status::Oom, None);
+        assert!(!retry(&["oom"], job("7_3", true)).covers(&row));
+        assert!(
+            retry(&["oom"], job("7_3", false)).covers(&row),
+            "begun anew"
+        );
+        assert!(retry(&["oom"], job("8_3", true)).covers(&row), "another");
+        let other = standing(Status::Oom, None);
+        assert!(retry(&["oom"], job("7_3", true)).covers(&other));
+        let killed = tried(Status::Crashed, Some(Cause::Surroundings));
+        assert!(retry(&["oom"], job("7_3", true)).covers(&killed));
+        assert_eq!(retry(&["wide"], job("7_3", false)).job(), Some("7_3"));
+        assert_eq!(retry(&[], job("7_3", true)).job(), None);
     }
 
     #[test]

@@ -158,6 +158,7 @@ impl<'a> RowMaker<'a> {
             unix_time_s: 0.0,
             compile: CompileUse::default(),
             earlier_rows: 0,
+            retried_in: None,
             reused_from: None,
             outcome: Outcome {
                 status: Status::Skipped,

@@ -13,8 +13,10 @@ const MOST_RESERVED: Duration = Duration::from_secs(60);
 /// The time that a run has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
-    /// When the scheduler ends the job; the run ends before, and goes on in another job.
+    /// When a run ends because the scheduler ends the job soon; it goes on in another job.
     job: Option<Instant>,
+    /// When the scheduler ends the job.
+    job_end: Option<Instant>,
     /// When people want it to be over: points that are not measured by then get rows that say so.
     given: Option<(Instant, Duration)>,
 }
@@ -34,16 +36,17 @@ impl Allowed {
     pub fn new(began: Instant, job_end_unix_s: Option<u64>, longest: Option<Duration>) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.unwrap_or_default();
-        let job = job_end_unix_s.map(|end| {
+        let left = job_end_unix_s.map(|end| {
             let left = Duration::from_secs(end).saturating_sub(now);
-            let reserved = left.mul_f64(RESERVED).clamp(LEAST_RESERVED, MOST_RESERVED);
-            began
-                + left
-                    .saturating_sub(reserved)
-                    .min(Duration::from_secs(1 << 30))
+            left.min(Duration::from_secs(1 << 30))
         });
+        let measuring = |left: Duration| {
+            let reserved = left.mul_f64(RESERVED).clamp(LEAST_RESERVED, MOST_RESERVED);
+            left.saturating_sub(reserved)
+        };
         Allowed {
-            job,
+            job: left.map(|left| began + measuring(left)),
+            job_end: left.map(|left| began + left),
             given: longest.map(|longest| (began + longest, longest)),
         }
     }
@@ -60,6 +63,11 @@ impl Allowed {
         let ends = [self.job, self.given.map(|(end, _)| end)].into_iter();
         let first = ends.flatten().min();
         first.map(|end| end.saturating_duration_since(now))
+    }
+
+    /// The time until the scheduler ends the job, where that is known.
+    pub fn job_left(&self, now: Instant) -> Option<Duration> {
+        self.job_end.map(|end| end.saturating_duration_since(now))
     }
 
     /// The limit that is reached first.
@@ -147,6 +155,8 @@ mod tests {
         let left = job.left(now).unwrap();
         assert!((940..=950).contains(&left.as_secs()), "{left:?}");
         assert_eq!(job.first(), Some(Over::Job));
+        let all = job.job_left(now).unwrap();
+        assert!((999..=1000).contains(&all.as_secs()), "{all:?}");
         let minute = Duration::from_secs(60);
         let both = Allowed::new(now, Some(unix_s + 1000), Some(minute));
         assert_eq!(both.left(now), Some(minute));

@@ -154,7 +154,7 @@ impl<'a> Session<'a> {
             row.ceiling_flops_per_s = earlier.ceiling_flops_per_s;
             row.outcome = earlier.outcome;
             row.reused_from = Some(run);
-            row.earlier_rows = self.tries.get(&row.point).copied().unwrap_or(0);
+            self.count_try(&mut row);
             self.journal.write(&row).map_err(FolderError::from)?;
             self.pruner.learn(&row);
             self.contests.learn(&row);

@@ -2,7 +2,8 @@
 # A sweep in 16 shards on a real Slurm: four virtual nodes on this machine, three of which are killed in
 # the middle, a task that is cancelled, tasks that run into their time limit and are started again. The
 # rows must be those of one process: none lost, none twice. Then a sweep whose kernels a C compiler makes:
-# each once over all nodes, by a step of its own, and by tasks that share a cache.
+# each once over all nodes, by a step of its own, and by tasks that share a cache. And a task that tries
+# points again, and is started again meanwhile.
 #
 #     tests/slurm/run.sh PROGRAM
 #
@@ -212,6 +213,27 @@ if [ -n "${SWEEPER_CUDA_LIBS:-}" ]; then
 else
     echo "(not tested: SWEEPER_CUDA_LIBS names no NVRTC)"
 fi
+
+echo "== a task that is started again goes on with what it was to try again"
+# Two sizes that hang, with two backends each.
+some=(sweep.toml --shards 1 --output-dir tried --set 'grid.elements=[2,31]')
+"$program" submit "${some[@]}" --json >first.json 2>tried.log
+submission=$(python3 -c 'import json; print(json.load(open("first.json"))["folder"])')
+job=$(python3 -c 'import json; print(json.load(open("first.json"))["arrays"][-1])')
+within 60 "the first tries" is_over "$job"
+"$program" submit "${some[@]}" --retry timeout --json >second.json 2>>tried.log
+job=$(python3 -c 'import json; print(json.load(open("second.json"))["arrays"][-1])')
+again() { cat tried/slurmed-*/shards/1-of-1.jsonl 2>/dev/null | grep -c "\"retried_in\":\"${job}_1\""; }
+has_again() { [ "$(again)" -ge "$1" ]; }
+within 40 "the first of the second tries" has_again 1
+scontrol requeue "${job}_1"
+within 20 "that the task is queued" bash -c "squeue -h -r -t PD -o %i -j $job | grep -q ."
+[ "$(again)" -lt 4 ] || fail "the task was not started again before it was done"
+# Slurm would wait for two minutes.
+scontrol update JobId="${job}_1" StartTime=now
+within 90 "the end of the second tries" is_over "$job"
+[ "$(again)" = 4 ] || fail "$(again) points were tried again, and not 4"
+[ "$(grep -c '"earlier_rows":1' tried/slurmed-*/shards/1-of-1.jsonl)" = 4 ] || fail "a point was tried twice"
 
 echo "== Slurm's own words"
 said=$("$program" submit sweep.toml --partition nowhere 2>&1) && fail "a partition that is not there was taken"

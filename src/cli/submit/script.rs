@@ -66,17 +66,10 @@ impl Scripts<'_> {
         words.extend(self.manifest.iter().map(String::as_str));
         words.extend(["--if-manifest", self.hash, "--requeue"]);
         words.extend(self.reuse.then_some("--reuse"));
-        // A task that was started again has tried them.
-        let (retry, more) = match self.retry {
-            "" => (String::new(), ""),
-            statuses => (
-                format!(
-                    "retry=()\n[ -n \"$SLURM_RESTART_COUNT\" ] || retry=(--retry {})\n",
-                    quoted(statuses)
-                ),
-                " \"${retry[@]}\"",
-            ),
-        };
+        // A task that is started again goes on with those that it has not tried.
+        if !self.retry.is_empty() {
+            words.extend(["--retry", self.retry]);
+        }
         format!(
             "{head}\
              if [ -z \"$SLURM_JOB_END_TIME\" ]; then\n    \
@@ -92,7 +85,7 @@ impl Scripts<'_> {
                  echo \"this node's clock is $late s ahead of Slurm's\" >&2\n    \
                  export SLURM_JOB_END_TIME=$((SLURM_JOB_END_TIME + late))\n\
              fi\n\
-             {retry}{command}{more} --shard {shard} &\n\
+             {command} --shard {shard} &\n\
              sweep=$!\n\
              # Slurm tells this shell when the time is nearly over, and may do so a minute early. A sweep that\n\
              # believes to have much more is wrong.\n\

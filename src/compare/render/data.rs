@@ -85,6 +85,7 @@ fn point(point: &Point) -> Value {
         "p_corrected": point.p,
         "verdict": point.verdict,
         "outputs": point.digests,
+        "inputs": point.inputs,
     })
 }
 
@@ -93,7 +94,7 @@ fn point(point: &Point) -> Value {
 /// # Errors
 /// Those of writing to memory: none that happen.
 pub fn csv(comparison: &Comparison) -> csv::Result<String> {
-    const RESULT: [&str; 14] = [
+    const RESULT: [&str; 15] = [
         "verdict",
         "ratio",
         "ratio_low",
@@ -108,6 +109,7 @@ pub fn csv(comparison: &Comparison) -> csv::Result<String> {
         "status_a",
         "status_b",
         "outputs",
+        "inputs",
     ];
     let axes: BTreeSet<&str> = comparison
         .points
@@ -132,7 +134,7 @@ pub fn csv(comparison: &Comparison) -> csv::Result<String> {
     String::from_utf8(bytes).map_err(|error| std::io::Error::other(error).into())
 }
 
-fn result(point: &Point) -> [String; 14] {
+fn result(point: &Point) -> [String; 15] {
     let number = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();
     let word = |value: Value| value.as_str().unwrap_or_default().to_owned();
     let of = |value: fn(&Estimate) -> f64| number(point.estimate.as_ref().map(value));
@@ -161,5 +163,6 @@ fn result(point: &Point) -> [String; 14] {
         statuses(&point.statuses[0]),
         statuses(&point.statuses[1]),
         word(json!(point.digests)),
+        word(json!(point.inputs)),
     ]
 }

@@ -2,8 +2,8 @@
 
 use super::super::{Comparison, Point};
 use super::{
-    Failures, in_order, interval, method, objections, of_points, other_statuses, outputs,
-    probability, ratio, side, statuses, tally, time,
+    Failures, in_order, interval, method, objections, of_other_inputs, of_points, other_inputs,
+    other_statuses, outputs, probability, ratio, side, statuses, tally, time,
 };
 use crate::compare::verdict::Verdict;
 
@@ -174,6 +174,9 @@ fn remarks(comparison: &Comparison) -> Vec<String> {
             lines.extend(folded(&title, items));
         }
     };
+    let others = other_inputs(comparison).into_iter();
+    let others: Vec<String> = others.map(|point| point.label.clone()).collect();
+    list(of_other_inputs(others.len()), others);
     let others = other_statuses(comparison);
     let status = |point: &&Point| {
         let [a, b] = [0, 1].map(|side| statuses(&point.statuses[side]));

@@ -97,7 +97,9 @@ fn tally(comparison: &Comparison) -> String {
         let count = comparison.count(verdict);
         (count > 0).then(|| format!("{count} {verdict}"))
     });
-    let words: Vec<String> = words.collect();
+    let mut words: Vec<String> = words.collect();
+    let others = other_inputs(comparison).len();
+    words.extend((others > 0).then(|| format!("{others} not compared, of other inputs")));
     match words.is_empty() {
         true => "no point has a time on both sides".to_owned(),
         false => words.join(", "),
@@ -188,6 +190,20 @@ fn of_points(count: usize) -> String {
 fn other_statuses(comparison: &Comparison) -> Vec<&Point> {
     let points = comparison.points.iter();
     points.filter(|point| point.has_other_status()).collect()
+}
+
+/// Points that were measured on other inputs.
+fn other_inputs(comparison: &Comparison) -> Vec<&Point> {
+    let points = comparison.points.iter();
+    points.filter(|point| point.inputs.differ()).collect()
+}
+
+/// The title of a list of them.
+fn of_other_inputs(count: usize) -> String {
+    format!(
+        "measured on other inputs, so that neither times nor outputs are compared: {}",
+        of_points(count)
+    )
 }
 
 /// How many points' outputs are identical, changed, or vary.

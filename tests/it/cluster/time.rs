@@ -1,6 +1,8 @@
 //! Ends of jobs, times that are given, and results of earlier runs.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::shards::manifest;
 use super::*;
@@ -39,10 +41,70 @@ fn no_point_is_begun_that_does_not_end_before_the_job() {
     let timeouts = rows.matches("\"status\":\"timeout\"").count();
     assert!((1..10).contains(&timeouts), "{timeouts}");
     assert!(!rows.contains("was over"));
+    // What is there so far is in the tables.
+    let written = rows.lines().count() - 1;
+    assert_eq!(statuses(&place).len(), written);
     // Another job goes on.
     let output = place.sweeper(&["run", "m.toml", "--shard", "1/1"]);
     assert_eq!(code(&output), 4, "{}", text(&output));
     assert_eq!(statuses(&place).len(), 16);
+}
+
+/// Shards that are at work, each of which has finished its smaller problem and hangs in the larger.
+fn hanging(place: &Place, shards: &[&str]) -> Vec<Child> {
+    let tasks = shards.iter().map(|shard| {
+        let mut command = place.command(&["run", "m.toml", "--shard", shard]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    });
+    let tasks: Vec<Child> = tasks.collect();
+    let began = Instant::now();
+    for shard in shards {
+        let name = format!("shards/{}.jsonl", shard.replace('/', "-of-"));
+        let rows = || {
+            let entries = fs::read_dir(place.path("results")).ok()?;
+            let run = entries.flatten().next()?.path();
+            Some(fs::read_to_string(run.join(&name)).ok()?.lines().count())
+        };
+        while rows().is_none_or(|lines| lines < 3) {
+            assert!(began.elapsed().as_secs() < 40, "{name}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+    tasks
+}
+
+fn stop(tasks: Vec<Child>) {
+    for task in &tasks {
+        let kill = Command::new("kill").arg(task.id().to_string()).status();
+        assert!(kill.unwrap().success());
+    }
+    for mut task in tasks {
+        assert_eq!(task.wait().unwrap().code(), Some(75));
+    }
+}
+
+#[test]
+fn shards_that_end_early_leave_tables_of_all_rows_so_far() {
+    let hangs = "outcomes = [{ when = \"elements >= 50\", status = \"timeout\" }, ";
+    let more = "[limits]\npoint_timeout_s = 60\n[output]\nexports = [\"json\"]\n";
+    let place = Place::new(&manifest(more).replace("outcomes = [", hangs));
+    let points = |place: &Place| super::super::place::column(&place.read("records.csv"), "point");
+    let exported = |place: &Place| {
+        place
+            .read("exports/records.json")
+            .matches("\"point\":")
+            .count()
+    };
+    // All at once: one after the other makes them, and the last one has all rows.
+    stop(hanging(&place, &["1/4", "2/4", "3/4", "4/4"]));
+    assert_eq!((points(&place).len(), exported(&place)), (8, 8));
+    // One that ends as it should, after others have ended early.
+    let quick = manifest(more).replace("point_timeout_s = 60", "point_timeout_s = 1");
+    fs::write(place.path("m.toml"), quick.replace("outcomes = [", hangs)).unwrap();
+    let ended = place.sweeper(&["run", "m.toml", "--shard", "3/4"]);
+    assert_eq!(code(&ended), 4, "{}", text(&ended));
+    assert_eq!((points(&place).len(), exported(&place)), (10, 10));
 }
 
 #[test]

@@ -431,8 +431,47 @@ fn the_source_is_part_of_the_problem_and_other_inputs_are_told_by_a_rerun() {
     let ran = folder.sweeper(&only);
     assert_eq!(code(&ran), 0, "{}", text(&ran));
     let run = folder.run_folder();
-    let again = folder.sweeper(&["rerun", run.to_str().unwrap()]);
+    // Nothing is measured.
+    let refused = folder.sweeper(&["rerun", run.to_str().unwrap()]);
+    let said = text(&refused);
+    assert_eq!(code(&refused), 7, "{said}");
+    let words = "input_digest of rows n=100 total=4000 differs: here ";
+    assert!(said.contains(words) && said.contains("--anyway"), "{said}");
+    assert!(!run.join("attempt-1").exists());
+    let again = folder.sweeper(&["rerun", run.to_str().unwrap(), "--anyway"]);
     let said = text(&again);
     assert_eq!(code(&again), 5, "{said}");
     assert!(said.contains("input_digest differs: here "), "{said}");
+}
+
+#[test]
+fn a_comparison_names_other_inputs_first_and_judges_none_of_their_points() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let folder = place("by_chance");
+    for side in ["a", "b"] {
+        let ran = folder.sweeper(&["run", "m.toml", "--output-dir", side]);
+        assert_eq!(code(&ran), 0, "{}", text(&ran));
+    }
+    let compared = folder.sweeper(&["compare", "a", "b", "--fail-on", "digest"]);
+    let said = text(&compared);
+    assert_eq!(code(&compared), 5, "{said}");
+    let (first, listed) = (
+        "changed\n  input_digest of 6 points",
+        "nor outputs are compared: 6 points",
+    );
+    assert!(said.contains(first) && said.contains(listed), "{said}");
+    assert!(said.contains("\n6 not compared, of other inputs"), "{said}");
+    // A function that was edited is named, too.
+    let edited = SOURCE.replace("uniform(-MOST", "uniform(0");
+    fs::write(folder.path("inputs.py"), edited).unwrap();
+    let ran = folder.sweeper(&["run", "m.toml", "--output-dir", "c"]);
+    assert_eq!(code(&ran), 0, "{}", text(&ran));
+    let said = text(&folder.sweeper(&["compare", "a", "c"]));
+    assert!(said.contains(first), "{said}");
+    assert!(
+        said.contains("  source inputs.py of rows.inputs_from  "),
+        "{said}"
+    );
 }
