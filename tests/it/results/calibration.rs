@@ -7,6 +7,7 @@ use super::table::{Table, three};
 
 const CALIBRATION: &str = "2026-11-24-h200-calibration";
 const ECONOMICS: &str = "2026-11-24-h200-economics";
+const ECONOMICS_TORCH: &str = "2026-11-25-h100-economics-torch";
 
 fn number(value: &Value, pointer: &str) -> f64 {
     let found = value.pointer(pointer).and_then(Value::as_f64);
@@ -189,6 +190,48 @@ pub(super) fn break_even() -> String {
                 ratio("/total_speedup"),
                 pays,
                 text(pair, "/verdict").to_owned(),
+            ]);
+        }
+    }
+    table.text()
+}
+
+/// Loops by programs of this build and by PyTorch, in the rounds of one run, with what starts take.
+pub(super) fn loops_beside_pytorch() -> String {
+    let rows = Rows::read(ECONOMICS_TORCH, "records.csv");
+    let mut table = Table::new(&[
+        "loop",
+        "backend",
+        "an iteration us",
+        "import s",
+        "start with full caches s",
+        "with empty ones s",
+    ]);
+    let seconds = |ns: f64| three(ns / 1e9);
+    for name in LOOPS {
+        for (backend, shown) in [
+            ("eager", "`eager`"),
+            ("compiled", "`compiled`"),
+            (&format!("torch_{name}"), "PyTorch eager"),
+            (&format!("torch_compile_{name}"), "torch.compile"),
+        ] {
+            let row = rows.one(&[("workload", name), ("backend", backend)]);
+            let start = row.number("start_ns");
+            let (import, cold) = match row.text("import_ns") {
+                // Kernels are compiled before a start that is measured.
+                "" => (String::new(), start + row.number("compile_ns")),
+                _ => (
+                    seconds(row.number("import_ns")),
+                    row.number("cold_start_ns"),
+                ),
+            };
+            table.line([
+                name.to_owned(),
+                shown.to_owned(),
+                format!("{:.1}{}", row.median() / 1e3, row.marks()),
+                import,
+                seconds(start),
+                seconds(cold),
             ]);
         }
     }

@@ -6,12 +6,14 @@ use super::table::{Table, three};
 const RECORD: &str = "2026-11-25-h100-hot-paths";
 
 /// Runs of the record: names of their files, and their loops.
-const RUNS: [(&str, &str); 5] = [
+const RUNS: [(&str, &str); 7] = [
     ("loops", "the compilation guide's workloads"),
-    ("short", "short loops of these"),
     ("million", "a million iterations"),
+    ("again", "a million iterations of `mixed`, three times"),
     ("mlp", "a hundred thousand training steps"),
     ("transformer", "a Transformer's training"),
+    ("never", "that, without parts"),
+    ("first", "that, with parts first"),
 ];
 
 /// Loops of two processors.
@@ -63,10 +65,9 @@ const GUIDE: [(&str, &str); 4] = [
     ("mixed", "forward"),
 ];
 
-/// All loops of the record; the first run's own short loops are of an older program.
+/// All loops of the record.
 const LOOPS: [Loops; 5] = [
-    ("short", &GUIDE, &[10, 100]),
-    ("loops", &GUIDE, &[1, 10_000]),
+    ("loops", &GUIDE, &[1, 10, 100, 10_000]),
     (
         "million",
         &[
@@ -76,9 +77,52 @@ const LOOPS: [Loops; 5] = [
         ],
         &[1_000_000],
     ),
+    ("again", &[("mixed", "forward")], &[1_000_000]),
     ("mlp", &[("mlp", "both")], &[100_000]),
-    ("transformer", &[("transformer", "step")], &[10, 100, 1000]),
+    (
+        "transformer",
+        &[("transformer", "step")],
+        &[1, 10, 100, 1000],
+    ),
 ];
+
+/// A Transformer's loops by whether its layers are compiled by themselves, and when.
+pub(super) fn parts() -> String {
+    let mut table = Table::new(&[
+        "`measure.hot_parts`",
+        "iterations",
+        "`auto` ms",
+        "in the background ms",
+        "parts from",
+        "switch",
+        "outcome",
+    ]);
+    for (run, shown) in [
+        ("never", "never"),
+        ("transformer", "paid"),
+        ("first", "first"),
+    ] {
+        let rows = Rows::read(RECORD, &format!("{run}-records.csv"));
+        for length in [100, 1000] {
+            let mode = format!("loop:{length}");
+            let row = rows.one(&[("mode", &mode), ("backend", "auto"), ("status", "ok")]);
+            let at = |column: &str| match row.text(column) {
+                "" => "–".to_owned(),
+                at => at.to_owned(),
+            };
+            table.line([
+                format!("`{shown}`"),
+                length.to_string(),
+                three(row.median() * f64::from(length) / 1e6),
+                three(row.number("hot_background_ns") / 1e6),
+                at("hot_parts_at"),
+                at("hot_switched_at"),
+                row.text("hot_outcome").to_owned(),
+            ]);
+        }
+    }
+    table.text()
+}
 
 /// Whole loops by all three, and what became of them.
 pub(super) fn totals() -> String {

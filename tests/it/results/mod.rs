@@ -96,8 +96,13 @@ const PARTS: &[Part] = &[
     }),
     ("economics", calibration::loops),
     ("break-even", calibration::break_even),
+    ("economics-torch-run", || {
+        record::run("2026-11-25-h100-economics-torch", "")
+    }),
+    ("economics-torch", calibration::loops_beside_pytorch),
     ("hot-paths-runs", hot_paths::runs),
     ("hot-paths", hot_paths::totals),
+    ("hot-paths-parts", hot_paths::parts),
     ("hot-paths-cpu-runs", hot_paths::runs_of_cpu),
     ("hot-paths-cpu", hot_paths::totals_of_cpu),
     ("aa", comparisons::against_itself),
