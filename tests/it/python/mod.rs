@@ -6,8 +6,9 @@ use std::fs;
 use crate::place::{Place, text};
 use crate::support::has_package;
 
-mod identity;
+mod audit;
 mod flashinfer;
+mod identity;
 mod inputs_from;
 mod judge;
 mod kernelbench;
@@ -63,6 +64,7 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
         ("cached", "wrong", "for inputs that it had not seen"),
         ("by_address", "wrong", "us on inputs that it had not seen"),
         ("by_content", "wrong", "us on inputs that it had not seen"),
+        ("by_object", "wrong", "us on inputs that it had not seen"),
         ("in_thread", "wrong", "`y` "),
         ("overwrites", "wrong", "it overwrote the input `x`"),
         ("leaves_tail", "wrong", "`y` is off by inf"),
@@ -78,7 +80,7 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
         (
             "raises",
             "error",
-            "adversaries.py:112: KeyError: 'no such thing'",
+            "adversaries.py:120: KeyError: 'no such thing'",
         ),
         (
             "takes_more",

@@ -408,7 +408,7 @@ impl ForeignRunner for Python {
         &mut self,
         program: Prepared,
         (inputs, timed): (&Tensors, Option<&Tensors>),
-        enough_ns: f64,
+        slowest_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
         self.ask_about(program, "late_work", json!({}))?;
         let timed = timed.map(|inputs| SharedFile::of_tensors("sweeper-timed", inputs));
@@ -419,14 +419,15 @@ impl ForeignRunner for Python {
             "file": other.path(),
             "timed": timed.as_ref().map(SharedFile::path),
             "results": outputs.path(),
-            "enough_ns": enough_ns,
+            "slowest_ns": slowest_ns,
         });
         let answer = self.ask_about(program, "audit", request)?;
-        let elapsed_ns = answer["elapsed_ns"].as_f64().unwrap_or(f64::NAN);
         let outputs = &self.programs[program.0].outputs;
         Ok(Some(Unseen {
             outputs: outputs.tensors().map_err(of_system)?,
-            sample: Sample::new(elapsed_ns, 1),
+            is_as_fast: answer["is_as_fast"].as_bool().unwrap_or(false),
+            least_ns: answer["least_ns"].as_f64().unwrap_or(f64::NAN),
+            usual_ns: answer["usual_ns"].as_f64().unwrap_or(f64::NAN),
         }))
     }
 
