@@ -12,6 +12,7 @@ mod identity;
 mod inputs_from;
 mod judge;
 mod kernelbench;
+mod killed;
 mod parity;
 mod reference;
 mod torch;

@@ -462,6 +462,9 @@ fn variables_of_gpu(unit: &str) -> Vec<(String, String)> {
 }
 
 fn failed(failure: Failure) -> DeviceError {
+    if failure.is_from_outside {
+        return DeviceError::Interrupted(failure.reason);
+    }
     DeviceError::Foreign {
         status: failure.status,
         reason: failure.reason,
