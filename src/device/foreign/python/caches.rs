@@ -27,8 +27,8 @@ const FOLDERS: [(&str, &str); 7] = [
 const SWITCHES: [(&str, &str); 3] = [
     ("TORCHINDUCTOR_FX_GRAPH_CACHE", "1"),
     ("TRITON_CACHE_AUTOTUNING", "1"),
-    // PyTorch would keep compiled headers, of 150 MB, below the folder of temporary files: neither
-    // bounded nor there for another node, and read by a compiler in each run to see if they changed.
+    // PyTorch would keep compiled headers, of 150 MB, below the folder of temporary files: that is
+    // neither bounded nor there for another node, and a compiler reads them again in each run.
     ("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0"),
 ];
 

@@ -236,7 +236,7 @@ impl Python {
         let mut request: Value = serde_json::from_str(&function.request)
             .map_err(|error| DeviceError::Launch(error.to_string()))?;
         let shared = SharedFile::of_tensors("sweeper-judged", given).map_err(of_system)?;
-        let exe = request["exe"].as_str().unwrap_or("python3").to_owned();
+        let exe = interpreter_of(&request);
         self.open(&exe)?;
         request["do"] = json!("judge");
         request["file"] = json!(shared.path());
@@ -266,7 +266,7 @@ impl Python {
         let mut request: Value = serde_json::from_str(&function.request)
             .map_err(|error| DeviceError::Launch(error.to_string()))?;
         let shared = SharedFile::new("sweeper-made").map_err(of_system)?;
-        let exe = request["exe"].as_str().unwrap_or("python3").to_owned();
+        let exe = interpreter_of(&request);
         self.open(&exe)?;
         request["do"] = json!("generate");
         request["file"] = json!(shared.path());
@@ -351,7 +351,7 @@ impl ForeignRunner for Python {
             let shared = SharedFile::of_tensors("sweeper-inputs", inputs);
             self.inputs = Some(shared.map_err(of_system)?);
         }
-        let exe = request["exe"].as_str().unwrap_or("python3").to_owned();
+        let exe = interpreter_of(&request);
         self.programs.push(State {
             request,
             exe,
@@ -439,6 +439,11 @@ impl ForeignRunner for Python {
             peak_reserved_bytes: bytes("reserved"),
         })
     }
+}
+
+/// The interpreter that a request names.
+pub fn interpreter_of(request: &Value) -> String {
+    request["exe"].as_str().unwrap_or("python3").to_owned()
 }
 
 /// Variables of an interpreter whose functions have so many threads.
