@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use crate::place::{Place, text};
+use crate::place::{Place, code, text};
 use crate::support::has_package;
 
 mod audit;
@@ -41,6 +41,21 @@ fn rows(place: &Place) -> BTreeMap<String, BTreeMap<String, String>> {
     rows.map(Result::unwrap)
         .map(|row| (format!("{} {}", row["backend"], row["phase"]), row))
         .collect()
+}
+
+/// Runs the manifest of a folder, whose function `entry` fails: each row has this status, and a
+/// reason that begins with the key of the function.
+fn assert_failing(place: &Place, entry: &str, status: &str, (key, reason): (&str, &str)) {
+    let ran = place.sweeper(&["run", "m.toml"]);
+    assert_ne!(code(&ran), 0, "{entry}");
+    let rows = rows(place);
+    assert!(!rows.is_empty(), "{entry}: {}", text(&ran));
+    for row in rows.values() {
+        let (was, why) = (&row["status"], &row["reason"]);
+        assert_eq!(was, status, "{entry}: {why}");
+        assert!(why.starts_with(&format!("`{key}`")), "{entry}: {why}");
+        assert!(why.contains(reason), "{entry}: {why}");
+    }
 }
 
 #[test]
