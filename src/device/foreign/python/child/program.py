@@ -22,7 +22,7 @@ def _mark_copy():
 os.register_at_fork(after_in_child=_mark_copy)
 
 
-# What `Program.use` makes of inputs.
+# Names of the attributes that `Program.use` sets.
 ARGUMENTS = ("given", "own", "targets", "positional", "named", "runner")
 
 
@@ -83,7 +83,7 @@ class Program:
         return {name: getattr(self, name) for name in ARGUMENTS}
 
     def resume(self, arguments):
-        """Takes arguments that it had before: the same objects, and not others of their contents."""
+        """Takes arguments that it had before: the objects themselves, not copies of them."""
         self.results = None
         vars(self).update(arguments)
 
