@@ -126,9 +126,9 @@ impl Device for BusyTimeDevice<'_> {
         &mut self,
         program: Prepared,
         inputs: (&Tensors, Option<&Tensors>),
-        enough_ns: f64,
+        slowest_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
-        self.device.audit(program, inputs, enough_ns)
+        self.device.audit(program, inputs, slowest_ns)
     }
 
     fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {

@@ -163,8 +163,12 @@ pub struct Preparation {
 pub struct Unseen {
     /// The results.
     pub outputs: Tensors,
-    /// The fastest run.
-    pub sample: Sample,
+    /// A run on such inputs was as fast as those on inputs that it had seen.
+    pub is_as_fast: bool,
+    /// Time of the fastest such run in nanoseconds.
+    pub least_ns: f64,
+    /// How long a run on inputs that it had seen takes, one by itself, in nanoseconds.
+    pub usual_ns: f64,
 }
 
 /// A device that runs programs.
@@ -291,9 +295,10 @@ pub trait Device {
 
     /// Runs the function of a foreign program on other inputs, which lie elsewhere, and looks
     /// whether it works when it is not timed. It has a few tries to take no longer than
-    /// `enough_ns`, each on inputs of its own: the given ones with their elements moved, or where
-    /// there are second ones these, in one try. None for programs that need no audit. The program's
-    /// own results are lost.
+    /// `slowest_ns`, the time of an iteration of its slowest sample, or than on the inputs that it
+    /// knows, each on inputs of its own: the given ones with their elements moved, or where there
+    /// are second ones these, in one more try with each call of this function. None for programs
+    /// that need no audit. The program's own results are lost.
     ///
     /// # Errors
     /// A lost device, and [`DeviceError::Foreign`]: work of the function outside its span.
@@ -301,7 +306,7 @@ pub trait Device {
         &mut self,
         _program: Prepared,
         _inputs: (&Tensors, Option<&Tensors>),
-        _enough_ns: f64,
+        _slowest_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
         Ok(None)
     }

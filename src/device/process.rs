@@ -89,6 +89,13 @@ impl LastWords {
     }
 }
 
+/// True for signals by which people, schedulers and the system end processes: none of them comes
+/// from a program's own fault.
+pub fn is_of_others(signal: i32) -> bool {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
+    matches!(signal, SIGHUP | SIGINT | SIGKILL | SIGTERM)
+}
+
 /// The name of a signal behind its number; empty for uncommon ones.
 pub fn signal_name(signal: i32) -> &'static str {
     match signal {

@@ -18,10 +18,6 @@ use super::verify::{ProblemInstance, Verdict};
 use crate::device::{Device, DeviceError, Prepared, Unseen as Found};
 use crate::row::outcome::{Checked, Status};
 
-/// A call may take this much longer than the slowest sample, and this part of it.
-const SLACK_NS: f64 = 5e3;
-const SLACK: f64 = 1.1;
-
 /// The oracle is asked about the other inputs where it takes no longer, in seconds.
 const MOST_ORACLE_S: f64 = 10.0;
 
@@ -84,7 +80,7 @@ impl Audit {
         maker.make(block, problem, key).transpose()
     }
 
-    /// The outputs of a program for inputs that it has not seen, and the time of a call on others.
+    /// The outputs of a program for inputs that it has not seen, and the times of calls on others.
     ///
     /// # Errors
     /// Those of [`Device::audit`], and of a function that makes inputs.
@@ -92,31 +88,21 @@ impl Audit {
         &self,
         (block, problem): (&Block, &dyn Problem),
         unseen: &Unseen,
-        (program, enough_ns): (Prepared, f64),
+        (program, slowest_ns): (Prepared, f64),
         device: &mut dyn Device,
     ) -> Result<Option<Found>, DeviceError> {
-        let mut least: Option<Found> = None;
+        let mut last = None;
         for made in 0..MOST_MADE {
             let Some(timed) = self.made(block, problem, &key(block, &format!("timed {made}")))?
             else {
-                return device.audit(program, (&unseen.inputs, None), enough_ns);
+                return device.audit(program, (&unseen.inputs, None), slowest_ns);
             };
-            let found = device.audit(program, (&unseen.inputs, Some(&timed)), enough_ns)?;
-            let Some(found) = found else {
-                return Ok(None);
-            };
-            let took = |found: &Found| found.sample.per_iteration_ns();
-            if least
-                .as_ref()
-                .is_none_or(|least| took(&found) < took(least))
-            {
-                least = Some(found);
-            }
-            if least.as_ref().is_some_and(|least| took(least) <= enough_ns) {
+            last = device.audit(program, (&unseen.inputs, Some(&timed)), slowest_ns)?;
+            if last.as_ref().is_none_or(|found| found.is_as_fast) {
                 break;
             }
         }
-        Ok(least)
+        Ok(last)
     }
 
     /// The fault of the program of a point whose slowest sample took `slowest_ns` an iteration, if
@@ -137,9 +123,8 @@ impl Audit {
             return Ok(None);
         }
         let problem = instance.problem.as_ref();
-        let enough_ns = SLACK * slowest_ns + SLACK_NS;
         let unseen = self.unseen(block, problem, covering)?;
-        let found = match self.found((block, problem), unseen, (program, enough_ns), device) {
+        let found = match self.found((block, problem), unseen, (program, slowest_ns), device) {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(None),
             Err(DeviceError::Foreign {
@@ -166,13 +151,11 @@ impl Audit {
         if let Some(reason) = verdict.complaint {
             return Ok(Some(format!("{reason}, for inputs that it had not seen")));
         }
-        let (took, before) = (found.sample.per_iteration_ns(), slowest_ns);
-        Ok((took > enough_ns).then(|| {
+        Ok((!found.is_as_fast).then(|| {
             format!(
-                "it takes {:.1} us on inputs that it had not seen, and at most {:.1} us on those \
-                 that it had",
-                took / 1e3,
-                before / 1e3
+                "it takes {:.1} us on inputs that it had not seen, and {:.1} us on those that it had",
+                found.least_ns / 1e3,
+                found.usual_ns / 1e3
             )
         }))
     }

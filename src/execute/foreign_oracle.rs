@@ -14,7 +14,7 @@ use super::verify::ProblemInstance;
 use crate::declared::in_f32;
 use crate::device::DeviceError;
 use crate::device::foreign::ForeignRunner;
-use crate::device::foreign::python::{Place, Python};
+use crate::device::foreign::python::{self, Place, Python};
 use crate::identity::CacheState;
 use crate::row::outcome::{Outcome, Status};
 
@@ -30,11 +30,14 @@ pub(super) fn answer(
 ) -> Option<Result<Tensors, Outcome>> {
     let problem = whole.problem.as_ref();
     let function = problem.foreign_oracle(Dtype::F64)?;
-    // The request names the interpreter and has the sources. Versions of packages are part of the
-    // run's identity, not of the answer's.
+    // The request names the interpreter and has the sources. Its packages may compute otherwise in
+    // another version.
     let id: [u8; 32] = Sha256::new()
         .chain_update(whole.answer_id(&block.problem))
         .chain_update(&function.request)
+        .chain_update(python::identity::known(&python::interpreter_of(&request(
+            &function,
+        ))))
         .finalize()
         .into();
     let compute = || computed(block, problem, &function, &whole.inputs);
@@ -100,11 +103,15 @@ pub(super) fn interpreter(limit_s: f64) -> Python {
     Python::new(place, CacheState::Hot, limit, None)
 }
 
+/// The request that calls a function.
+fn request(function: &Foreign) -> serde_json::Value {
+    serde_json::from_str(&function.request).unwrap_or_default()
+}
+
 fn call(function: &Foreign, inputs: &Tensors, limit_s: f64) -> Result<Tensors, DeviceError> {
     let mut python = interpreter(limit_s);
     // One call is enough: that which makes a function ready.
-    let request: Option<serde_json::Value> = serde_json::from_str(&function.request).ok();
-    let mut request = request.unwrap_or_default();
+    let mut request = request(function);
     request["keep_results"] = true.into();
     let function = Foreign {
         request: request.to_string(),

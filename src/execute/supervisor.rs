@@ -9,10 +9,10 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGTERM};
+use signal_hook::consts::{SIGABRT, SIGKILL};
 
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
-use crate::device::process::{LastWords, signal_name};
+use crate::device::process::{LastWords, is_of_others, signal_name};
 use crate::device::{Artifact, memory};
 use crate::hardware::DeviceIdentity;
 use crate::hardware::ceilings::Ceilings;
@@ -480,8 +480,7 @@ impl Obituary {
             Some(SIGABRT) if self.words.contains(ALLOCATION_FAILED) => {
                 Outcome::without_measurement(Status::Oom, reason)
             }
-            // None of these signals comes from a program's own fault.
-            Some(SIGKILL | SIGTERM | SIGINT | SIGHUP) => crashed.because_of(Cause::Surroundings),
+            Some(signal) if is_of_others(signal) => crashed.because_of(Cause::Surroundings),
             _ => crashed,
         }
     }

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::place::{Place, code, column, text};
+use super::support::processes;
 
 /// A sweep of loops of a workload; `more` are keys of its case, `measure` of `[measure]`.
 fn manifest(workload: &str, phase: &str, more: &str, measure: &str) -> String {
@@ -241,21 +241,6 @@ fn a_compiler_that_refuses_is_asked_once() {
     let listed = text(&place.sweeper(&["cache", "ls"]));
     assert_eq!(listed.matches("loop: failed").count(), 1, "{listed}");
     assert_eq!(fs::read_to_string(&asked).unwrap(), "\n");
-}
-
-/// Processes whose command lines have some words and that were started with a C compiler; of all
-/// words, those that the C compiler started, too.
-fn processes(cc: &str, words: &str) -> Vec<String> {
-    let has = |process: &Path, file: &str, words: &str| {
-        let held = fs::read(process.join(file)).unwrap_or_default();
-        String::from_utf8_lossy(&held).contains(words)
-    };
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    processes
-        .map(|entry| entry.path())
-        .filter(|path| has(path, "cmdline", words) && has(path, "environ", cc))
-        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
-        .collect()
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Helpers for several modules: a table of workloads, and manifests from text.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -224,7 +225,7 @@ pub(crate) fn resolve(path: &Path, overrides: &Overrides) -> Result<Manifest, Di
 
 /// The TOML files of a folder, sorted.
 pub(crate) fn toml_files(folder: &str) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap();
+    let entries = fs::read_dir(folder).unwrap();
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| {
         path.extension()
@@ -265,12 +266,26 @@ pub(crate) fn semicrf(grid: &str, more: &str) -> String {
 /// Compares `actual` with the file `path`, or writes it there if `SWEEPER_BLESS` is set.
 pub(crate) fn golden(path: &Path, actual: &str) -> Result<(), String> {
     if std::env::var_os("SWEEPER_BLESS").is_some() {
-        std::fs::write(path, actual).map_err(|error| error.to_string())?;
+        fs::write(path, actual).map_err(|error| error.to_string())?;
         return Ok(());
     }
-    let expected = std::fs::read_to_string(path).unwrap_or_default();
+    let expected = fs::read_to_string(path).unwrap_or_default();
     if expected == actual {
         return Ok(());
     }
     Err(format!("{} differs:\n{actual}", path.display()))
+}
+
+/// Processes whose environment has a text, and whose command has `words`.
+pub(crate) fn processes(of: &str, words: &str) -> Vec<String> {
+    let has = |process: &Path, file: &str, words: &str| {
+        let held = fs::read(process.join(file)).unwrap_or_default();
+        String::from_utf8_lossy(&held).contains(words)
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .map(|entry| entry.path())
+        .filter(|path| has(path, "cmdline", words) && has(path, "environ", of))
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect()
 }

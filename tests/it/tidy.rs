@@ -21,7 +21,7 @@ const LINE_BUDGETS: [(&str, usize); 6] = [
     ("kernels/compiler/src", 30500),
     ("kernels/workloads/src", 18400),
     ("cache/src", 6200),
-    ("tests/it", 22_500),
+    ("tests/it", 22_700),
 ];
 
 /// Private words for things that the field has names for, and these names.

@@ -85,7 +85,7 @@ pub trait ForeignRunner {
         &mut self,
         _program: Prepared,
         _inputs: (&Tensors, Option<&Tensors>),
-        _enough_ns: f64,
+        _slowest_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
         Ok(None)
     }
@@ -272,11 +272,11 @@ impl Device for WithRunners {
         &mut self,
         program: Prepared,
         inputs: (&Tensors, Option<&Tensors>),
-        enough_ns: f64,
+        slowest_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
         match self.place(program) {
-            Place::Native(device, program) => device.audit(program, inputs, enough_ns),
-            Place::Runner(runner, program) => runner.audit(program, inputs, enough_ns),
+            Place::Native(device, program) => device.audit(program, inputs, slowest_ns),
+            Place::Runner(runner, program) => runner.audit(program, inputs, slowest_ns),
         }
     }
 

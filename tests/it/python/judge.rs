@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::rows;
+use super::{assert_failing, rows};
 use crate::place::{Place, code, text};
 use crate::support::has_package;
 
@@ -199,16 +199,8 @@ fn a_judge_that_fails_or_says_nothing_is_an_error_and_passes_nothing() {
         let folder = place(&format!(
             "judge = {{ python = \"judge.py\", entry = \"{entry}\"{more} }}"
         ));
-        let ran = folder.sweeper(&["run", "m.toml"]);
-        assert_ne!(code(&ran), 0, "{entry}");
-        for [was, _, why] in judged(&folder) {
-            assert_eq!(was, status, "{entry}: {why}");
-            assert!(
-                why.starts_with("`workload.sort.check.judge`: "),
-                "{entry}: {why}"
-            );
-            assert!(why.contains(reason), "{entry}: {why}");
-        }
+        let reason = ("workload.sort.check.judge", reason);
+        assert_failing(&folder, entry, status, reason);
     }
 }
 

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use crate::place::{Place, text};
+use crate::place::{Place, code, text};
 use crate::support::has_package;
 
-mod identity;
+mod audit;
 mod flashinfer;
+mod identity;
 mod inputs_from;
 mod judge;
 mod kernelbench;
+mod killed;
 mod parity;
 mod reference;
 mod torch;
@@ -41,6 +43,21 @@ fn rows(place: &Place) -> BTreeMap<String, BTreeMap<String, String>> {
         .collect()
 }
 
+/// Runs the manifest of a folder, whose function `entry` fails: each row has this status, and a
+/// reason that begins with the key of the function.
+fn assert_failing(place: &Place, entry: &str, status: &str, (key, reason): (&str, &str)) {
+    let ran = place.sweeper(&["run", "m.toml"]);
+    assert_ne!(code(&ran), 0, "{entry}");
+    let rows = rows(place);
+    assert!(!rows.is_empty(), "{entry}: {}", text(&ran));
+    for row in rows.values() {
+        let (was, why) = (&row["status"], &row["reason"]);
+        assert_eq!(was, status, "{entry}: {why}");
+        assert!(why.starts_with(&format!("`{key}`")), "{entry}: {why}");
+        assert!(why.contains(reason), "{entry}: {why}");
+    }
+}
+
 #[test]
 fn adversaries_are_named_and_the_sweep_goes_on() {
     if !has_package("numpy", "numpy") {
@@ -63,6 +80,7 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
         ("cached", "wrong", "for inputs that it had not seen"),
         ("by_address", "wrong", "us on inputs that it had not seen"),
         ("by_content", "wrong", "us on inputs that it had not seen"),
+        ("by_object", "wrong", "us on inputs that it had not seen"),
         ("in_thread", "wrong", "`y` "),
         ("overwrites", "wrong", "it overwrote the input `x`"),
         ("leaves_tail", "wrong", "`y` is off by inf"),
@@ -78,7 +96,7 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
         (
             "raises",
             "error",
-            "adversaries.py:112: KeyError: 'no such thing'",
+            "adversaries.py:120: KeyError: 'no such thing'",
         ),
         (
             "takes_more",

@@ -1,10 +1,14 @@
 //! PyTorch on a CPU: functions of a package, of a file, and gradients.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::{copied, rows};
-use crate::place::{Place, text};
-use crate::support::has_package;
+use crate::place::{Place, code, column, text};
+use crate::support::{has_package, skip};
 
 fn manifest(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -129,4 +133,96 @@ fn loops_of_pytorch_have_a_price() {
         text(&report)
     );
     assert_eq!(lines("mlp,both,eager,torch_mlp,"), 3, "{table}");
+}
+
+const COMPILED: &str = "\
+schema = 1
+[python]
+exe = \"${SWEEPER_PYTHON:-python3}\"
+[backend.torch_compile]
+workload = \"softmax\"
+module = \"torch\"
+entry = \"softmax\"
+args = [\"x\"]
+kwargs = { dim = -1 }
+returns = [\"out\"]
+phases = [\"forward\", \"backward\", \"both\"]
+autograd = { of = \"out\", incoming = \"grad_out\", by = { x = \"grad_x\" } }
+torch_compile = { dynamic = false }
+[case.softmax]
+workload = \"softmax\"
+backends = [\"torch_compile\"]
+phases = [\"forward\", \"both\"]
+grid = { batch = 4, sequence = 8, dimension = 100 }
+[device]
+use = \"cpu\"
+[measure]
+repeats = 5
+";
+
+/// All files below a folder, with the times when they were last written.
+fn files(folder: &Path) -> BTreeSet<(PathBuf, std::time::SystemTime)> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let held = entry.metadata().unwrap();
+        if held.is_dir() {
+            found.extend(files(&entry.path()));
+        } else {
+            found.insert((entry.path(), held.modified().unwrap()));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_second_run_compiles_nothing_by_inductor() {
+    if !has_package("torch", "torch") {
+        return;
+    }
+    if Command::new("g++").arg("--version").output().is_err() {
+        skip("g++", "PyTorch's compiler needs it on a CPU");
+        return;
+    }
+    let place = Place::new(COMPILED);
+    let (compiler, log) = (place.path("compiler.sh"), place.path("log"));
+    let script = format!(
+        "#!/bin/sh\necho \"$@\" >> '{}'\nexec g++ \"$@\"\n",
+        log.display()
+    );
+    fs::write(&compiler, script).unwrap();
+    fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(place.path("tmp")).unwrap();
+    let run = || {
+        let mut command = place.command(&["run", "m.toml", "--fresh"]);
+        command
+            .env("CXX", &compiler)
+            .env("TMPDIR", place.path("tmp"));
+        let ran = command.output().unwrap();
+        assert_eq!(code(&ran), 0, "{}", text(&ran));
+        let calls = fs::read_to_string(&log).unwrap_or_default();
+        let calls = calls
+            .lines()
+            .filter(|line| !["--version", "-v"].contains(line));
+        let calls: Vec<String> = calls.map(str::to_owned).collect();
+        let _ = fs::remove_file(&log);
+        (calls, files(&place.path("cache/foreign")))
+    };
+    let (calls, before) = run();
+    assert!(!calls.is_empty(), "nothing was compiled at first");
+    let (again, after) = run();
+    assert_eq!(again, [""; 0]);
+    assert_eq!(before, after);
+    // Compiled code lies in the bounded folder alone.
+    assert_eq!(files(&place.path("tmp")), BTreeSet::new());
+    let mut first_calls: Vec<Vec<u64>> = Vec::new();
+    for attempt in ["attempt-1", "attempt-2"] {
+        let csv = place.read(&format!("{attempt}/records.csv"));
+        let times = column(&csv, "first_call_ns");
+        first_calls.push(times.iter().map(|time| time.parse().unwrap()).collect());
+    }
+    let (cold, warm) = (&first_calls[0], &first_calls[1]);
+    assert!(
+        cold.iter().zip(warm).all(|(cold, warm)| warm < cold),
+        "{first_calls:?}"
+    );
 }

@@ -70,6 +70,14 @@ def by_address(x):
     return _cache[key]
 
 
+def by_object(x):
+    key = id(x)
+    if key not in _cache:
+        time.sleep(0.02)
+        _cache[key] = right(x)
+    return _cache[key]
+
+
 def in_thread(y, x):
     def work():
         time.sleep(0.003)

@@ -23,10 +23,13 @@ const FOLDERS: [(&str, &str); 7] = [
     ("CUDA_CACHE_PATH", "cuda"),
 ];
 
-/// Variables that let a library keep compiled code and tuned choices.
-const SWITCHES: [(&str, &str); 2] = [
+/// Variables that let a library keep compiled code and tuned choices, and nothing elsewhere.
+const SWITCHES: [(&str, &str); 3] = [
     ("TORCHINDUCTOR_FX_GRAPH_CACHE", "1"),
     ("TRITON_CACHE_AUTOTUNING", "1"),
+    // PyTorch would keep compiled headers, of 150 MB, below the folder of temporary files: that is
+    // neither bounded nor there for another node, and a compiler reads them again in each run.
+    ("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0"),
 ];
 
 /// The variables of an interpreter whose libraries keep their files below `cache`. Each interpreter

@@ -236,7 +236,7 @@ impl Python {
         let mut request: Value = serde_json::from_str(&function.request)
             .map_err(|error| DeviceError::Launch(error.to_string()))?;
         let shared = SharedFile::of_tensors("sweeper-judged", given).map_err(of_system)?;
-        let exe = request["exe"].as_str().unwrap_or("python3").to_owned();
+        let exe = interpreter_of(&request);
         self.open(&exe)?;
         request["do"] = json!("judge");
         request["file"] = json!(shared.path());
@@ -266,7 +266,7 @@ impl Python {
         let mut request: Value = serde_json::from_str(&function.request)
             .map_err(|error| DeviceError::Launch(error.to_string()))?;
         let shared = SharedFile::new("sweeper-made").map_err(of_system)?;
-        let exe = request["exe"].as_str().unwrap_or("python3").to_owned();
+        let exe = interpreter_of(&request);
         self.open(&exe)?;
         request["do"] = json!("generate");
         request["file"] = json!(shared.path());
@@ -351,7 +351,7 @@ impl ForeignRunner for Python {
             let shared = SharedFile::of_tensors("sweeper-inputs", inputs);
             self.inputs = Some(shared.map_err(of_system)?);
         }
-        let exe = request["exe"].as_str().unwrap_or("python3").to_owned();
+        let exe = interpreter_of(&request);
         self.programs.push(State {
             request,
             exe,
@@ -408,7 +408,7 @@ impl ForeignRunner for Python {
         &mut self,
         program: Prepared,
         (inputs, timed): (&Tensors, Option<&Tensors>),
-        enough_ns: f64,
+        slowest_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
         self.ask_about(program, "late_work", json!({}))?;
         let timed = timed.map(|inputs| SharedFile::of_tensors("sweeper-timed", inputs));
@@ -419,14 +419,15 @@ impl ForeignRunner for Python {
             "file": other.path(),
             "timed": timed.as_ref().map(SharedFile::path),
             "results": outputs.path(),
-            "enough_ns": enough_ns,
+            "slowest_ns": slowest_ns,
         });
         let answer = self.ask_about(program, "audit", request)?;
-        let elapsed_ns = answer["elapsed_ns"].as_f64().unwrap_or(f64::NAN);
         let outputs = &self.programs[program.0].outputs;
         Ok(Some(Unseen {
             outputs: outputs.tensors().map_err(of_system)?,
-            sample: Sample::new(elapsed_ns, 1),
+            is_as_fast: answer["is_as_fast"].as_bool().unwrap_or(false),
+            least_ns: answer["least_ns"].as_f64().unwrap_or(f64::NAN),
+            usual_ns: answer["usual_ns"].as_f64().unwrap_or(f64::NAN),
         }))
     }
 
@@ -438,6 +439,11 @@ impl ForeignRunner for Python {
             peak_reserved_bytes: bytes("reserved"),
         })
     }
+}
+
+/// The interpreter that a request names.
+pub fn interpreter_of(request: &Value) -> String {
+    request["exe"].as_str().unwrap_or("python3").to_owned()
 }
 
 /// Variables of an interpreter whose functions have so many threads.
@@ -461,6 +467,9 @@ fn variables_of_gpu(unit: &str) -> Vec<(String, String)> {
 }
 
 fn failed(failure: Failure) -> DeviceError {
+    if failure.is_from_outside {
+        return DeviceError::Interrupted(failure.reason);
+    }
     DeviceError::Foreign {
         status: failure.status,
         reason: failure.reason,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::device::memory;
-use crate::device::process::{LastWords, die_with_parent, kill_group, signal_name};
+use crate::device::process::{LastWords, die_with_parent, is_of_others, kill_group, signal_name};
 use crate::frames;
 use crate::row::outcome::Status;
 
@@ -52,6 +52,8 @@ pub(super) struct Failure {
     pub(super) reason: String,
     /// The process is gone.
     pub(super) is_lost: bool,
+    /// Somebody else ended it.
+    pub(super) is_from_outside: bool,
 }
 
 /// A process; it is killed, with all that it started, when this is dropped.
@@ -79,11 +81,21 @@ impl Child {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         die_with_parent(&mut command);
-        Self::launched(command).map_err(|error| Failure {
+        let mut child = Self::launched(command).map_err(|error| Failure {
             status: Status::Unavailable,
             reason: format!("the interpreter `{exe}` can't be started: {error}"),
             is_lost: true,
-        })
+            is_from_outside: false,
+        })?;
+        let modules: serde_json::Map<String, Value> = MODULES
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), json!(text)))
+            .collect();
+        match child.send(&Value::Object(modules)) {
+            Ok(()) => Ok(child),
+            // It died before it had read them.
+            Err(_) => Err(child.obituary()),
+        }
     }
 
     fn launched(mut command: Command) -> io::Result<Self> {
@@ -104,19 +116,13 @@ impl Child {
             }
         })?;
         let last_words = LastWords::of(stderr)?;
-        let mut child = Child {
+        Ok(Child {
             process,
             requests,
             answers,
             last_words,
             kills_before,
-        };
-        let modules: serde_json::Map<String, Value> = MODULES
-            .iter()
-            .map(|(name, text)| ((*name).to_owned(), json!(text)))
-            .collect();
-        child.send(&Value::Object(modules))?;
-        Ok(child)
+        })
     }
 
     fn send(&mut self, frame: &Value) -> io::Result<()> {
@@ -139,6 +145,7 @@ impl Child {
                     status: Status::Timeout,
                     reason: format!("no answer within {limit:?}"),
                     is_lost: true,
+                    is_from_outside: false,
                 });
             }
             Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => return Err(self.obituary()),
@@ -156,8 +163,10 @@ impl Child {
     /// The failure of a process that died.
     fn obituary(&mut self) -> Failure {
         let step = Duration::from_millis(2);
+        let mut has_left = false;
         for _ in 0..LEAVING_LIMIT.as_millis() / step.as_millis() {
-            if let Ok(Some(_)) = self.process.try_wait() {
+            has_left = matches!(self.process.try_wait(), Ok(Some(_)));
+            if has_left {
                 break;
             }
             thread::sleep(step);
@@ -171,15 +180,22 @@ impl Child {
             Some(status) => (status.code(), status.signal()),
             None => (None, None),
         };
+        let mut is_from_outside = false;
         let (status, reason) = match (signal, code) {
             (Some(9), _) if memory::group_kills() > self.kills_before => {
                 (Status::Oom, "the system ended it for its memory".to_owned())
             }
             (Some(signal), _) => {
+                is_from_outside = has_left && is_of_others(signal);
+                let who = if is_from_outside {
+                    "the interpreter"
+                } else {
+                    "it"
+                };
                 let name = signal_name(signal);
                 (
                     Status::Crashed,
-                    format!("it was ended by signal {signal}{name}"),
+                    format!("{who} was ended by signal {signal}{name}"),
                 )
             }
             (None, code) => {
@@ -194,6 +210,7 @@ impl Child {
             status,
             reason: format!("{reason}{said}"),
             is_lost: true,
+            is_from_outside,
         }
     }
 }
@@ -212,6 +229,7 @@ fn failure(error: &Value) -> Failure {
         status,
         reason: error["reason"].as_str().unwrap_or("it failed").to_owned(),
         is_lost: status == Status::Crashed,
+        is_from_outside: false,
     }
 }
 

@@ -45,8 +45,11 @@ class Gradients:
     def by_leaves(self, outputs):
         roots = [outputs[place] for place in self.of]
         if not self.incoming:
-            # Made once: the gradient at a result is given, and not computed by the function.
-            self.incoming = [self.torch.ones_like(root) for root in roots]
+            # Made once, whatever its inputs: the gradient at a result is given, and not computed
+            # by the function.
+            if self.program.ones is None:
+                self.program.ones = [self.torch.ones_like(root) for root in roots]
+            self.incoming = self.program.ones
         incoming = [held.reshape(root.shape) for held, root in zip(self.incoming, roots)]
         leaves = [self.leaves[name] for name in self.by]
         return list(self.torch.autograd.grad(roots, leaves, incoming))

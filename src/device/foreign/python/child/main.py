@@ -128,9 +128,12 @@ class Server:
         timed = None
         if request.get("timed") is not None:
             timed = {key: framework.of(held) for key, held in tensors.read(request["timed"]).items()}
-        outputs, least_ns = audit.audit(program, self.clock, given, timed, request["enough_ns"])
+        # With inputs of a user's function, each request is one more turn.
+        tries = program.tries = program.tries or audit.Tries(request["slowest_ns"])
+        outputs = audit.audit(program, self.clock, given, timed, tries)
         tensors.write(request["results"], outputs)
-        return {"elapsed_ns": least_ns}
+        least_ns = min(tries.unseen)
+        return {"is_as_fast": tries.is_as_fast, "least_ns": least_ns, "usual_ns": tries.usual_ns}
 
     def generate(self, request):
         """The inputs that a function of the user makes."""

@@ -22,6 +22,10 @@ def _mark_copy():
 os.register_at_fork(after_in_child=_mark_copy)
 
 
+# Names of the attributes that `Program.use` sets.
+ARGUMENTS = ("given", "own", "targets", "positional", "named", "runner")
+
+
 class Program:
     """A function that is ready to be called again and again."""
 
@@ -45,6 +49,10 @@ class Program:
             function = framework.torch.compile(function, **options)
         self.function = function
         self.outputs = {held["name"]: held for held in request["outputs"]}
+        # Of gradients at results, where no input is one.
+        self.ones = None
+        # Those of its audit.
+        self.tries = None
         self.use(given)
         self.results = None
 
@@ -69,6 +77,20 @@ class Program:
             self.runner = Forward(self)
         else:
             self.runner = autograd.runner(self, gradient, self.request["phase"])
+
+    def arguments(self):
+        """Its arguments as they are, for `resume`."""
+        return {name: getattr(self, name) for name in ARGUMENTS}
+
+    def resume(self, arguments):
+        """Takes arguments that it had before: the objects themselves, not copies of them."""
+        self.results = None
+        vars(self).update(arguments)
+
+    def rewrite(self):
+        """Overwrites arrays that are passed with their own bits."""
+        for array in [*self.given.values(), *self.targets.values()]:
+            self.framework.rewrite(array)
 
     def _copy(self, array):
         if hasattr(array, "detach"):

@@ -1,0 +1,140 @@
+//! Audits of functions in Python: the time on inputs that a function had not seen.
+
+use std::fs;
+
+use super::{copied, rows};
+use crate::place::{Place, code, text};
+use crate::support::has_package;
+
+/// A product of a matrix and a vector reads each element once: its time is that of memory.
+const PRODUCT: &str = "\
+def product(w, x):
+    return w @ x
+";
+
+const OF_TORCH: &str = "\
+import torch
+
+def product(w, x):
+    return w @ x
+
+KEPT = {}
+
+def by_version(w, x):
+    key = w.data_ptr(), w._version, x.data_ptr(), x._version
+    if key not in KEPT:
+        KEPT[key] = w @ x
+    return KEPT[key]
+";
+
+fn products(source: &str, more: &str) -> Place {
+    let place = Place::new(&format!(
+        "schema = 1
+[python]
+exe = \"${{SWEEPER_PYTHON:-python3}}\"
+[workload.product]
+params = {{ n = {{ int = [1, 100000] }} }}
+inputs.w = {{ dtype = \"f32\", shape = [\"n\", \"n\"] }}
+inputs.x = {{ dtype = \"f32\", shape = [\"n\"] }}
+outputs.y = {{ dtype = \"f32\", shape = [\"n\"] }}
+check.reference = {{ python = \"reference.py\", entry = \"product\", args = [\"w\", \"x\"] }}
+check.tolerance = 1e-4
+[backend.product]
+workload = \"product\"
+python = \"mine.py\"
+entry = \"product\"
+args = [\"w\", \"x\"]
+returns = [\"y\"]
+{more}
+[case.products]
+workload = \"product\"
+grid = {{ n = [700, 1000, 1400] }}
+[device]
+use = \"cpu\"
+[measure]
+repeats = 25
+"
+    ));
+    fs::write(place.path("mine.py"), source).unwrap();
+    fs::write(place.path("reference.py"), PRODUCT).unwrap();
+    place
+}
+
+/// New inputs lie in memory that was just written, samples read theirs again and again: that alone
+/// makes these products slower by half.
+#[test]
+fn a_function_bound_by_memory_is_not_taken_for_one_that_keeps_results() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let place = products(PRODUCT, "");
+    for state in ["hot", "cold"] {
+        let state = format!("--set=measure.l2=\"{state}\"");
+        let ran = place.sweeper(&["run", "m.toml", "--fresh", &state]);
+        assert_eq!(code(&ran), 0, "{}", text(&ran));
+    }
+}
+
+#[test]
+fn kept_results_are_found_where_samples_are_hot() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let folder = copied();
+    let which = [
+        "right",
+        "sleeps",
+        "cached",
+        "by_content",
+        "by_address",
+        "by_object",
+    ];
+    let backends = format!("--set=case.affine.backends={which:?}");
+    // Arrays of 6 MB: an allocator would hand out their memory again.
+    let size = "--set=case.affine.grid.n=1500000";
+    let ran = folder.sweeper(&[
+        "run",
+        "adversaries.toml",
+        &backends,
+        size,
+        "--set=measure.l2=\"hot\"",
+        "--set=limits.point_timeout_s=60",
+    ]);
+    assert_eq!(code(&ran), 4, "{}", text(&ran));
+    let rows = rows(&folder);
+    for (place, backend) in which.into_iter().enumerate() {
+        let row = &rows[&format!("{backend} forward")];
+        let expected = if place < 2 { "ok" } else { "wrong" };
+        let reason = &row["reason"];
+        assert_eq!(row["status"], expected, "{backend}: {reason}");
+        assert!(
+            place < 2 || reason.contains("inputs that it had not seen"),
+            "{reason}"
+        );
+    }
+}
+
+#[test]
+fn results_that_are_kept_by_the_version_of_a_tensor_are_found() {
+    if !has_package("torch", "torch") {
+        return;
+    }
+    let more = "[backend.by_version]\nlike = \"product\"\nentry = \"by_version\"\n";
+    let place = products(OF_TORCH, more);
+    let ran = place.sweeper(&[
+        "run",
+        "m.toml",
+        "--set=backend.product.arrays=\"torch\"",
+        "--set=case.products.grid.n=1400",
+    ]);
+    assert_eq!(code(&ran), 4, "{}", text(&ran));
+    let rows = rows(&place);
+    assert_eq!(rows["product forward"]["status"], "ok", "{}", text(&ran));
+    let kept = &rows["by_version forward"];
+    assert_eq!(kept["status"], "wrong");
+    assert!(
+        kept["reason"].contains("us on inputs that it had not seen"),
+        "{}",
+        kept["reason"]
+    );
+}
