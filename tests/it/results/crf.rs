@@ -7,6 +7,7 @@ const PAPER: &str = "2026-11-22-h200-paper";
 const WHOLE: &str = "2026-11-21-h200-paper";
 const SIZES: &str = "2026-11-24-h200-published-sizes";
 const TRITON: &str = "2026-11-23-h200-torch-semimarkov";
+const SWEEP: &str = "2026-11-25-h100-semicrf-torch";
 
 fn ms(row: &Row) -> String {
     three(row.median() / 1e6) + &row.marks()
@@ -213,32 +214,130 @@ pub(super) fn beside_triton() -> String {
     table.text()
 }
 
+/// Published kernels in the rounds of ours: the case of the manifest, the backend, and its package.
+const PUBLISHED: [(&str, &str, &str); 4] = [
+    ("materialized", "guide_triton", "torch-semimarkov"),
+    ("materialized", "guide_checkpointing", "torch-semimarkov"),
+    ("decomposed", "guide_streaming_triton", "torch-semimarkov"),
+    ("successor", "flash_triton", "flash-semicrf"),
+];
+
+/// Our row and theirs, of one case; none of theirs where there is no such point.
+fn published<'a>(
+    rows: &'a Rows,
+    (case, backend, _): (&str, &str, &str),
+    [t, phase]: [&str; 2],
+) -> Option<(&'a Row, &'a Row)> {
+    let of = |backend: &str| {
+        let found = rows.all(&[
+            ("case", case),
+            ("T", t),
+            ("phase", phase),
+            ("backend", backend),
+        ]);
+        found.first().copied()
+    };
+    let theirs = of(backend).filter(|row| row.text("status") != "skipped")?;
+    Some((of("fused")?, theirs))
+}
+
+/// Milliseconds of a row, and those of another one over them, or what became of that.
+fn beside(ours: &Row, theirs: &Row) -> [String; 2] {
+    match theirs.text("status") {
+        "ok" => [ms(theirs), ratio(theirs.median() / ours.median())],
+        status => [format!("`{status}`"), String::new()],
+    }
+}
+
+pub(super) fn in_rounds_with_triton() -> String {
+    let rows = Rows::read(SWEEP, "kernels-records.csv");
+    let mut table = Table::new(&[
+        "package",
+        "kernels",
+        "T",
+        "phase",
+        "`fused` ms",
+        "theirs ms",
+        "theirs / ours",
+    ]);
+    for of in PUBLISHED {
+        for t in ["128", "512", "1024"] {
+            for phase in ["forward", "both"] {
+                let Some((ours, theirs)) = published(&rows, of, [t, phase]) else {
+                    continue;
+                };
+                let (_, backend, package) = of;
+                let own = [package, &format!("`{backend}`"), t, phase].map(str::to_owned);
+                let times = [ms(ours)].into_iter().chain(beside(ours, theirs));
+                table.line(own.into_iter().chain(times));
+            }
+        }
+    }
+    table.text()
+}
+
+/// All backends of the sweep with PyTorch's operations, at both lengths.
+pub(super) fn in_rounds_with_pytorch() -> String {
+    let rows = Rows::read(SWEEP, "all-records.csv");
+    let mut table = Table::new(&["case", "backend", "phase", "T = 128, ms", "T = 1024, ms"]);
+    let at = |row: &Row, t: &str| {
+        let [case, backend, phase] = ["case", "backend", "phase"].map(|word| row.text(word));
+        let row = rows.one(&[
+            ("case", case),
+            ("backend", backend),
+            ("phase", phase),
+            ("T", t),
+        ]);
+        match row.text("status") {
+            "ok" => ms(row),
+            "skipped" => String::new(),
+            status => format!("`{status}`"),
+        }
+    };
+    for row in rows.all(&[("T", "128")]) {
+        if row.text("status") == "skipped" {
+            continue;
+        }
+        let [case, backend, phase] = ["case", "backend", "phase"].map(|word| row.text(word));
+        table.line([
+            case.to_owned(),
+            format!("`{backend}`"),
+            phase.to_owned(),
+            at(row, "128"),
+            at(row, "1024"),
+        ]);
+    }
+    table.text()
+}
+
 /// The figures of the front page.
 pub(super) fn highlights() -> String {
-    let (ours, theirs) = (
-        Rows::read(SIZES, "records.csv"),
-        Rows::read(TRITON, "times.csv"),
-    );
+    let rows = Rows::read(SWEEP, "kernels-records.csv");
     let mut table = Table::new(&[
-        "semi-Markov CRF, log semiring, decomposed, f32, B = 4",
+        "semi-Markov CRF, log semiring, decomposed, f32, K = 24, C = 12, B = 4",
         "`fused`",
-        "torch-semimarkov, Triton",
+        "their Triton kernels",
         "ratio",
     ]);
-    for (size, name) in [
-        (["1024", "24", "12", "4"], "T = 1024, K = 24, C = 12"),
-        (["10000", "100", "24", "4"], "T = 10000, K = 100, C = 24"),
+    let [_, _, guide, successor] = PUBLISHED;
+    for (of, t, phase) in [
+        (guide, "1024", "forward"),
+        (guide, "512", "both"),
+        (successor, "1024", "forward"),
+        (successor, "1024", "both"),
     ] {
-        for (phase, what) in [("forward", "forward"), ("both", "forward and backward")] {
-            let (row, peer) = pair(&ours, &theirs, size, ["decomposed", phase]);
-            let peer = peer.unwrap();
-            table.line([
-                format!("{name}, {what}"),
-                format!("{} ms", ms(row)),
-                format!("{} ms", three(peer)),
-                ratio(peer / (row.median() / 1e6)),
-            ]);
-        }
+        let (ours, theirs) = published(&rows, of, [t, phase]).unwrap();
+        let what = match phase {
+            "both" => "forward and backward",
+            forward => forward,
+        };
+        let ms = |row: &Row| format!("{} ms{}", three(row.median() / 1e6), row.marks());
+        table.line([
+            format!("{}, T = {t}, {what}", of.2),
+            ms(ours),
+            ms(theirs),
+            ratio(theirs.median() / ours.median()),
+        ]);
     }
     table.text()
 }

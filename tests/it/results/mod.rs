@@ -49,6 +49,14 @@ const PARTS: &[Part] = &[
         record::run("2026-11-24-h200-published-sizes", "")
     }),
     ("sizes", crf::beside_triton),
+    ("published-run", || {
+        record::run("2026-11-25-h100-semicrf-torch", "kernels-")
+    }),
+    ("published", crf::in_rounds_with_triton),
+    ("published-all-run", || {
+        record::run("2026-11-25-h100-semicrf-torch", "all-")
+    }),
+    ("published-all", crf::in_rounds_with_pytorch),
     ("operations-run", || {
         record::run("2026-11-23-h200-operations", "")
     }),
@@ -89,6 +97,10 @@ const PARTS: &[Part] = &[
         record::run("2026-11-24-h200-transformer", "")
     }),
     ("transformer", transformer::eager_and_compiled),
+    ("transformer-together-run", || {
+        record::run("2026-11-25-h100-transformer-bf16", "now-1024-")
+    }),
+    ("transformer-together", transformer::products_together),
     ("transformer-sizes-run", transformer::runs_of_larger_models),
     ("transformer-sizes", transformer::larger_models),
     ("economics-run", || {

@@ -59,6 +59,35 @@ pub(super) fn eager_and_compiled() -> String {
     table.text()
 }
 
+/// Steps in bf16 before products that share a factor were one, and since then.
+const TOGETHER: &str = "2026-11-25-h100-transformer-bf16";
+
+/// Steps of the small model in bf16 by both programs, one after the other on one GPU.
+pub(super) fn products_together() -> String {
+    let mut table = Table::new(&[
+        "context",
+        "apart ms",
+        "together ms",
+        "launches",
+        "compiling s",
+    ]);
+    for context in ["256", "1024"] {
+        let of = |run: &str| Rows::read(TOGETHER, &format!("{run}-{context}-records.csv"));
+        let (before, now) = (of("before"), of("now"));
+        let [before, now] = [&before, &now].map(|rows| rows.one(&[("backend", "compiled")]));
+        let ms = |row: &Row| format!("{}{}", three(row.median() / 1e6), row.marks());
+        let compiling = |row: &Row| format!("{:.1}", row.number("compile_wall_ns") / 1e9);
+        table.line([
+            context.to_owned(),
+            ms(before),
+            ms(now),
+            format!("{} / {}", before.text("launches"), now.text("launches")),
+            format!("{} / {}", compiling(before), compiling(now)),
+        ]);
+    }
+    table.text()
+}
+
 /// A record of larger models: a run for each size and context.
 struct Larger {
     record: &'static str,

@@ -74,8 +74,8 @@ impl Assembly<'_> {
         whole.unwrap_or(id)
     }
 
-    /// Given tensors, and concatenations of such, that are rounded in each run, by few launches when
-    /// the first of them is read.
+    /// Given tensors, and concatenations of such, that are rounded in each run: by few launches,
+    /// when the first of them is read.
     pub(super) fn rounded_together(&self) -> Vec<NodeId> {
         let is_together =
             |&&node: &&NodeId| self.plan.is_given(node) && !self.is_rounded_once(node);
