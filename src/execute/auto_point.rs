@@ -129,3 +129,63 @@ fn switch_complaint(
         "a loop in the middle of which the program takes over: {reason} of one iteration"
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mode::{Launching, Mode};
+    use sweeper_program::inputs::InputKey;
+    use sweeper_program::{Dtype, Parameters, Phase, Tensor};
+    use sweeper_workloads::registry;
+
+    /// Results of a loop in which the program takes over, each number of which is `by` off.
+    fn complaint_of(by: f32) -> Option<String> {
+        let parameters: Parameters = [("size", 16)].into_iter().collect();
+        let problem = registry::workload("mixed")
+            .unwrap()
+            .problem(&parameters, Dtype::F32)
+            .unwrap();
+        let inputs = problem.generate(&InputKey([5; 32]));
+        let expected = problem.oracle(&inputs, Phase::Forward);
+        let rounded = |by: f32| -> Tensors {
+            let each = expected.iter().map(|(name, tensor)| {
+                let exact = sweeper_program::check::as_f64(tensor);
+                let values = exact.iter().map(|&x| x as f32 + by).collect();
+                let shape = tensor.shape().to_vec();
+                (name.clone(), Tensor::f32(shape, values))
+            });
+            each.collect()
+        };
+        let results = [rounded(by), rounded(0.0)];
+        let instance = ProblemInstance {
+            problem,
+            inputs,
+            expected: Some(expected.clone()),
+            input_digest: None,
+            peer: None,
+        };
+        let point = BlockPoint {
+            number: 0,
+            backend: "auto".to_owned(),
+            phase: Phase::Forward,
+            mode: Mode::Each(Launching::Launch),
+            canonical: Vec::new(),
+            kernels: Vec::new(),
+            folder: String::new(),
+            tolerance_factor: 1.0,
+            tuned: None,
+            script: None,
+            scripted_status: None,
+        };
+        switch_complaint(&instance, results, &expected, &point)
+    }
+
+    #[test]
+    fn a_program_that_takes_over_with_other_results_is_found() {
+        assert_eq!(complaint_of(0.0), None);
+        for by in [0.1, -3.0, f32::NAN, f32::INFINITY] {
+            let complaint = complaint_of(by).unwrap_or_else(|| panic!("{by}"));
+            assert!(complaint.contains("takes over"), "{complaint}");
+        }
+    }
+}

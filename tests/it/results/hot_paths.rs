@@ -1,6 +1,6 @@
 //! Loops that become compiled while they run.
 
-use super::record::{self, Rows};
+use super::record::{self, Row, Rows};
 use super::table::{Table, three};
 
 const RECORD: &str = "2026-11-25-h100-hot-paths";
@@ -129,6 +129,16 @@ pub(super) fn totals() -> String {
     table(RECORD, &LOOPS)
 }
 
+/// Whether the intervals of both medians overlap, of rows with more than one sample.
+fn overlap(a: &Row, b: &Row) -> bool {
+    let end = |row: &Row, column: &str| row.text(column).parse::<f64>().ok();
+    let [a, b] = [a, b].map(|row| end(row, "median_low_ns").zip(end(row, "median_high_ns")));
+    a.zip(b)
+        .is_some_and(|((low, high), (other_low, other_high))| {
+            low <= other_high && other_low <= high
+        })
+}
+
 fn table(record: &str, loops: &[Loops]) -> String {
     let mut table = Table::new(&[
         "loop",
@@ -163,13 +173,18 @@ fn table(record: &str, loops: &[Loops]) -> String {
                 let found = of("auto");
                 let background = found.number("hot_background_ns") / 1e6;
                 let switch = found.text("hot_switched_at");
+                let mark = if overlap(of("eager"), found) {
+                    " ≈"
+                } else {
+                    ""
+                };
                 table.line([
                     (*workload).to_owned(),
                     length.to_string(),
                     three(eager),
                     three(compiled),
                     three(auto),
-                    format!("{:.2}", auto / eager),
+                    format!("{:.2}{mark}", auto / eager),
                     format!("{:.2}", auto / better),
                     three(background),
                     three(1.05 * better + background),

@@ -70,6 +70,10 @@ const PARTS: &[Part] = &[
         record::run("2026-11-25-h200-operations-torch", "")
     }),
     ("torch", operations::in_rounds_with_pytorch),
+    ("parity-run", || {
+        record::run("2026-11-25-h100-parity", "cold-")
+    }),
+    ("parity", operations::parity),
     ("untuned-run", || {
         record::run("2026-11-24-h200-operations-untuned", "")
     }),

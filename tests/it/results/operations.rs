@@ -397,3 +397,37 @@ pub(super) fn in_rounds_with_pytorch() -> String {
     }
     table.text()
 }
+
+/// One kernel launched by this program, by a function in Python, and by this program again.
+pub(super) fn parity() -> String {
+    let mut table = Table::new(&[
+        "second-level cache",
+        "elements",
+        "`native` us",
+        "`by_python` us",
+        "over `native`",
+        "`again` us",
+        "over `native`",
+    ]);
+    for state in ["cold", "clean"] {
+        let rows = Rows::read("2026-11-25-h100-parity", &format!("{state}-records.csv"));
+        for n in ["262144", "16777216"] {
+            let of = |backend| rows.one(&[("backend", backend), ("axis_n", n)]).median();
+            let native = of("native");
+            let us = |ns: f64| format!("{:.3}", ns / 1e3);
+            let over = |ns: f64| format!("{:+.2} %", 100.0 * (ns / native - 1.0));
+            let [python, again] = ["by_python", "again"].map(of);
+            let floats = 4 * n.parse::<u64>().unwrap();
+            table.line([
+                state.to_owned(),
+                floats.to_string(),
+                us(native),
+                us(python),
+                over(python),
+                us(again),
+                over(again),
+            ]);
+        }
+    }
+    table.text()
+}
