@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use super::metrics::Change;
 use super::verdict::Verdict;
 use super::{Comparison, Digests};
 
@@ -18,6 +19,8 @@ pub enum Condition {
     Missing,
     /// A point whose outputs in B differ from those in A, in any bit, or whose inputs do.
     Digest,
+    /// A point with a metric that is worse in B.
+    Metric,
 }
 
 /// A condition as it was written, with its meaning.
@@ -30,7 +33,8 @@ pub struct FailOn {
 }
 
 /// The forms of a condition.
-const FORMS: &str = "write `slower`, `slower > 3%`, `faster > 3%`, `status`, `missing` or `digest`";
+const FORMS: &str =
+    "write `slower`, `slower > 3%`, `faster > 3%`, `status`, `missing`, `digest` or `metric`";
 
 impl FromStr for FailOn {
     type Err = String;
@@ -46,7 +50,8 @@ impl FromStr for FailOn {
             ("status", None) => Condition::Status,
             ("missing", None) => Condition::Missing,
             ("digest", None) => Condition::Digest,
-            ("status" | "missing" | "digest", Some(_)) => {
+            ("metric", None) => Condition::Metric,
+            ("status" | "missing" | "digest" | "metric", Some(_)) => {
                 return Err(format!("`{text}`: `{word}` has no size; {FORMS}"));
             }
             _ => return Err(format!("`{text}` is no condition; {FORMS}")),
@@ -113,6 +118,9 @@ impl FailOn {
             Condition::Digest => points
                 .filter(|point| point.digests == Digests::Changed || point.inputs.differ())
                 .count(),
+            Condition::Metric => points
+                .filter(|point| point.metrics.iter().any(|it| it.change == Change::Worse))
+                .count(),
         }
     }
 }
@@ -134,6 +142,7 @@ mod tests {
         assert_eq!(parse("status"), Ok(Condition::Status));
         assert_eq!(parse("missing"), Ok(Condition::Missing));
         assert_eq!(parse("digest"), Ok(Condition::Digest));
+        assert_eq!(parse("metric"), Ok(Condition::Metric));
     }
 
     #[test]

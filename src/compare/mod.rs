@@ -4,9 +4,9 @@
 //! [`pairing`] finds rows of one point, [`median`] says where one run's samples lie, [`spread`]
 //! how far apart runs of one program are on a machine, [`estimate`] infers a ratio from them,
 //! [`groups`] one for several points together, [`verdict`] judges it, [`changes`] lists other
-//! differences, [`inputs`] finds points that were measured on other inputs, [`fail_on`] has the
-//! conditions of an exit code; [`render`] makes text of the comparison. [`aa`] tries the method
-//! on runs of one program.
+//! differences, [`inputs`] finds points that were measured on other inputs, [`metrics`] compares
+//! values beside times, [`fail_on`] has the conditions of an exit code; [`render`] makes text of
+//! the comparison. [`aa`] tries the method on runs of one program.
 //!
 //! Architecture invariant: like [`crate::report`], this module reads files alone.
 
@@ -26,6 +26,7 @@ pub mod pairing;
 pub mod groups;
 pub mod changes;
 mod inputs;
+pub mod metrics;
 pub mod fail_on;
 pub mod render;
 pub mod aa;
@@ -37,6 +38,7 @@ use changes::Change;
 use estimate::{Design, Estimate};
 use groups::Group;
 use median::Centre;
+use metrics::Metric;
 use pairing::{PairedBy, Pairs, Rows};
 use spread::Spread;
 use verdict::{Rule, Verdict};
@@ -109,6 +111,8 @@ pub struct Point {
     pub digests: Digests,
     /// How its inputs compare, where a function makes them (`inputs_from`).
     pub inputs: Digests,
+    /// The metrics that both sides have; none where its inputs differ.
+    pub metrics: Vec<Metric>,
 }
 
 impl Point {
@@ -221,13 +225,7 @@ pub fn compare(sides: [&[Source]; 2], settings: &Settings) -> Result<Comparison,
     let mut points: Vec<Point> = both
         .iter()
         .zip(&centres)
-        .map(|(rows, centres)| {
-            let estimate = match inputs::of(rows).differ() {
-                true => None,
-                false => Estimate::of(&design, [&centres[0], &centres[1]], &settings.spread),
-            };
-            point(rows, label(rows), centres, estimate)
-        })
+        .map(|(rows, centres)| point(rows, label(rows), centres, (&design, settings)))
         .collect();
     give_verdicts(&mut points, settings.rule);
     let groups =
@@ -273,7 +271,7 @@ fn point(
     rows: &Rows<'_>,
     label: String,
     centres: &[Vec<Option<Centre>>; 2],
-    estimate: Option<Estimate>,
+    (design, settings): (&Design, &Settings),
 ) -> Point {
     let entry = rows.any();
     let axes = entry.map_or_else(BTreeMap::new, all_axes);
@@ -297,6 +295,15 @@ fn point(
         failed.next().and_then(|entry| entry.reason.clone())
     });
     let inputs = inputs::of(rows);
+    // Neither times nor results on other inputs can be compared.
+    let (estimate, digests, metrics) = match inputs.differ() {
+        true => (None, Digests::Unknown, Vec::new()),
+        false => (
+            Estimate::of(design, [&centres[0], &centres[1]], &settings.spread),
+            digests(rows),
+            metrics::of(rows, settings),
+        ),
+    };
     Point {
         id: entry
             .and_then(|entry| entry.point)
@@ -309,11 +316,9 @@ fn point(
         estimate,
         p: None,
         verdict: None,
-        digests: match inputs.differ() {
-            true => Digests::Unknown,
-            false => digests(rows),
-        },
+        digests,
         inputs,
+        metrics,
     }
 }
 

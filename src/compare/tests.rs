@@ -2,9 +2,11 @@
 
 use std::slice;
 
+use super::metrics::Change;
 use super::testing::source;
 use super::verdict::Correction;
 use super::*;
+use crate::row::metric::{Better, MetricSummary};
 
 fn settings() -> Settings {
     Settings {
@@ -196,4 +198,96 @@ fn points_that_were_measured_on_other_inputs_are_declared_first_and_not_judged()
     let found = compare([&runs, &[a.clone(), a]], &settings()).unwrap();
     assert_eq!(found.points[1].inputs, Digests::Vary);
     assert!(found.points[1].verdict.is_none() && found.points[0].verdict.is_some());
+}
+
+/// A source of one point whose program has these metrics: the name, the median, the half width of
+/// its interval, and which is better.
+fn with_metrics(metrics: &[(&str, f64, f64, Option<Better>)]) -> Source {
+    let mut source = source(&[("tool", 8, 100.0)]);
+    let summaries = metrics.iter().map(|&(name, median, width, better)| {
+        let summary = MetricSummary {
+            median,
+            low: median - width,
+            high: median + width,
+            unit: "MB/s".into(),
+            better,
+        };
+        (Arc::from(name), summary)
+    });
+    source.entries[0].metrics = summaries.collect();
+    source
+}
+
+#[test]
+fn metrics_are_better_or_worse_by_what_the_manifest_says() {
+    let (higher, lower) = (Some(Better::Higher), Some(Better::Lower));
+    let a = [with_metrics(&[
+        ("speed", 100.0, 1.0, higher),
+        ("wobbly", 100.0, 20.0, higher),
+        ("size", 1000.0, 0.0, lower),
+        ("count", 0.0, 0.0, None),
+        ("near", 100.0, 0.1, higher),
+        ("peak_bytes", 1000.0, 0.0, lower),
+        ("gone", 1.0, 0.0, None),
+    ])];
+    let b = [with_metrics(&[
+        ("speed", 90.0, 1.0, higher),
+        ("wobbly", 90.0, 20.0, higher),
+        ("size", 900.0, 0.0, lower),
+        ("count", 3.0, 0.0, None),
+        ("near", 98.9, 0.1, higher),
+        ("peak_bytes", 1020.0, 0.0, lower),
+    ])];
+    let change_of = |comparison: &Comparison, name: &str| {
+        let mut metrics = comparison.points[0].metrics.iter();
+        metrics
+            .find(|metric| &*metric.name == name)
+            .map(|it| it.change)
+    };
+    let mut wide = settings();
+    wide.spread = Spread::given(0.2);
+    for (settings, speed) in [(settings(), Change::Worse), (wide, Change::NotShown)] {
+        let found = compare([&a, &b], &settings).unwrap();
+        let expected = [
+            ("speed", speed),
+            ("wobbly", Change::NotShown),
+            // All samples agree: runs do not differ in it.
+            ("size", Change::Better),
+            ("count", Change::Different),
+            ("near", Change::NotShown),
+            // By the system's account, which varies from run to run.
+            (
+                "peak_bytes",
+                if speed == Change::Worse {
+                    Change::Worse
+                } else {
+                    Change::NotShown
+                },
+            ),
+        ];
+        for (name, change) in expected {
+            assert_eq!(change_of(&found, name), Some(change), "{name}");
+        }
+        assert_eq!(change_of(&found, "gone"), None);
+        let fails: fail_on::FailOn = "metric".parse().unwrap();
+        assert_eq!(fails.count(&found), usize::from(speed == Change::Worse));
+        let turned = compare([&b, &a], &settings).unwrap();
+        assert_eq!(change_of(&turned, "size"), Some(Change::Worse));
+    }
+    let found = compare([&a, &b], &settings()).unwrap();
+    let text = render::terminal::text(&found, &[], true, &|_, text| text.to_owned());
+    assert!(text.contains("metrics that differ: 4"), "{text}");
+    assert!(text.contains("speed: 100 -> 90.0 MB/s, worse"), "{text}");
+    let [mut one, mut other] = [a, b];
+    for (samples, [speed, size]) in [
+        (5, [Change::NotShown, Change::Better]),
+        (1, [Change::NotShown; 2]),
+    ] {
+        for source in [&mut one, &mut other] {
+            source[0].entries[0].times.as_mut().unwrap().n = Some(samples);
+        }
+        let found = compare([&one, &other], &settings()).unwrap();
+        assert_eq!(change_of(&found, "speed"), Some(speed), "{samples} samples");
+        assert_eq!(change_of(&found, "size"), Some(size), "{samples} samples");
+    }
 }

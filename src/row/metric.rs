@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::stats::Summary;
 use crate::word::Word;
 
+/// Metrics that every program has, by the system's account: seconds of its own code and of the
+/// system's in its name, and the most memory that it had.
+pub const OF_SYSTEM: [&str; 3] = ["user_s", "system_s", "peak_bytes"];
+
 /// Which of two values is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -307,3 +307,39 @@ fn a_scripted_device_agrees_with_itself() {
         assert_eq!(trials["false_positives"], 0, "{trials}");
     }
 }
+
+#[test]
+fn metrics_of_programs_are_compared() {
+    let place = Place::new("");
+    let manifest = |sign: &str| {
+        let text = format!(
+            "schema = 1\n\
+             [workload.work]\n\
+             params = {{ level = {{ int = [1, 9] }} }}\n\
+             [backend.packs]\n\
+             workload = \"work\"\n\
+             command = [\"sh\", \"-c\", \"seq {{level}}{sign} > {{scratch}}/out\"]\n\
+             metrics = {{ size = {{ file = \"{{scratch}}/out\", bytes = true, better = \"lower\" }} }}\n\
+             [case.work]\n\
+             workload = \"work\"\n\
+             grid = {{ level = [3] }}\n\
+             [measure]\n\
+             repeats = 3\n"
+        );
+        fs::write(place.path("m.toml"), text).unwrap();
+    };
+    for (folder, sign) in [("a", "000"), ("b", "500")] {
+        manifest(sign);
+        let ran = place.sweeper(&["run", "m.toml", "--output-dir", folder]);
+        assert_eq!(code(&ran), 0, "{}", text(&ran));
+    }
+    // The program is another one: its points are paired by their axes.
+    let compared = place.sweeper(&["compare", "a", "b", "--fail-on", "metric"]);
+    let said = text(&compared);
+    assert_eq!(code(&compared), 5, "{said}");
+    // The numbers to 3000, and 500 more.
+    assert!(said.contains("size: 13893 -> 16393"), "{said}");
+    let turned = place.sweeper(&["compare", "b", "a", "--fail-on", "metric"]);
+    assert_eq!(code(&turned), 0, "{}", text(&turned));
+    assert!(text(&turned).contains("better"), "{}", text(&turned));
+}

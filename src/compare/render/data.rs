@@ -86,6 +86,7 @@ fn point(point: &Point) -> Value {
         "verdict": point.verdict,
         "outputs": point.digests,
         "inputs": point.inputs,
+        "metrics": point.metrics,
     })
 }
 

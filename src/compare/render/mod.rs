@@ -206,6 +206,21 @@ fn of_other_inputs(count: usize) -> String {
     )
 }
 
+/// Metrics that differ, each with its point.
+fn other_metrics(comparison: &Comparison) -> Vec<String> {
+    let points = comparison.points.iter();
+    let lines = points.flat_map(|point| {
+        let metrics = point.metrics.iter().filter(|metric| metric.differs());
+        metrics.map(|metric| format!("{}: {}", point.label, metric.text()))
+    });
+    lines.collect()
+}
+
+/// The title of a list of them.
+fn of_other_metrics(count: usize) -> String {
+    format!("metrics that differ: {count}")
+}
+
 /// How many points' outputs are identical, changed, or vary.
 fn outputs(comparison: &Comparison) -> Option<String> {
     let count = |kind: Digests| {

@@ -17,12 +17,10 @@ use crate::manifest::sources::program_file;
 use crate::manifest::text::At;
 use crate::manifest::tree::{Entry, Node, Raw};
 use crate::manifest::wire;
+use crate::row::metric::OF_SYSTEM;
 
 /// The `directory` of a command that runs in its scratch folder.
 pub(super) const IN_SCRATCH: &str = "{scratch}";
-
-/// Metrics that every command has.
-const MEASURED: [&str; 3] = ["user_s", "system_s", "peak_bytes"];
 
 /// Reads the keys of a command, and reports mistakes.
 pub(super) fn command(
@@ -243,7 +241,7 @@ fn metric(cx: &mut Context<'_>, entry: &Entry, scope: &Scope) -> Option<MetricDe
     if !wire::name(cx, entry) {
         return None;
     }
-    if MEASURED.contains(&entry.key.as_str()) {
+    if OF_SYSTEM.contains(&entry.key.as_str()) {
         let message = format!("every command has the metric `{}`", entry.key);
         cx.report(Code::Duplicate, entry.key_at, message)
             .label("choose another name");

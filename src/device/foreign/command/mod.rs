@@ -16,7 +16,7 @@ use crate::declared::{CommandRequest, SCRATCH_MARK};
 use crate::device::{DeviceError, DeviceMemory, Prepared, Sample};
 use crate::expression::{Expression, Operand};
 use crate::identity::Digest;
-use crate::row::metric::{Better, Metric};
+use crate::row::metric::{Better, Metric, OF_SYSTEM};
 use crate::row::outcome::{Checked, Status};
 use crate::scratch::Scratch;
 
@@ -171,22 +171,23 @@ impl Loaded {
             stderr: &stderr,
             directory: &directory,
         };
-        let of_system = |value, unit: &str| Metric {
-            value,
-            unit: unit.to_owned(),
-            better: Some(Better::Lower),
-        };
-        let mut values = BTreeMap::from([
-            ("user_s".to_owned(), of_system(seconds(ended.user_ns), "s")),
-            (
-                "system_s".to_owned(),
-                of_system(seconds(ended.system_ns), "s"),
-            ),
-            (
-                "peak_bytes".to_owned(),
-                of_system(ended.peak_bytes as f64, "B"),
-            ),
-        ]);
+        let of_system = [
+            (seconds(ended.user_ns), "s"),
+            (seconds(ended.system_ns), "s"),
+            (ended.peak_bytes as f64, "B"),
+        ];
+        let of_system = OF_SYSTEM
+            .into_iter()
+            .zip(of_system)
+            .map(|(name, (value, unit))| {
+                let metric = Metric {
+                    value,
+                    unit: unit.to_owned(),
+                    better: Some(Better::Lower),
+                };
+                (name.to_owned(), metric)
+            });
+        let mut values: BTreeMap<String, Metric> = of_system.collect();
         for declared in &self.request.metrics {
             let name = &declared.name;
             let value = metrics::read(&self.filled(&declared.source), &written);

@@ -263,8 +263,7 @@ fn parts_in_bf16_lie_beside_each_other_in_that_form() {
     let program = of(Precision::Bf16);
     assert_eq!(products(&program), products(&of(Precision::F32)));
     assert_eq!(adjacent(&program), [["w1", "w3"]]);
-    // Before a forward pass alone, which is not timed, each factor of a product is rounded when that
-    // is made.
+    // Before a forward pass alone, where it is not timed, each factor is rounded by itself.
     for (phase, launches) in [(Phase::Forward, 2), (Phase::Both, 1), (Phase::Step, 1)] {
         let target = cuda();
         let program = compiled_in(Precision::Bf16, &graph, Some(backward), phase, &target);
