@@ -218,10 +218,10 @@ fn with_metrics(metrics: &[(&str, f64, f64, Option<Better>)]) -> Source {
     source
 }
 
-#[test]
-fn metrics_are_better_or_worse_by_what_the_manifest_says() {
+/// Metrics of A and of B.
+fn sides_with_metrics() -> [Source; 2] {
     let (higher, lower) = (Some(Better::Higher), Some(Better::Lower));
-    let a = [with_metrics(&[
+    let a = with_metrics(&[
         ("speed", 100.0, 1.0, higher),
         ("wobbly", 100.0, 20.0, higher),
         ("size", 1000.0, 0.0, lower),
@@ -229,65 +229,72 @@ fn metrics_are_better_or_worse_by_what_the_manifest_says() {
         ("near", 100.0, 0.1, higher),
         ("peak_bytes", 1000.0, 0.0, lower),
         ("gone", 1.0, 0.0, None),
-    ])];
-    let b = [with_metrics(&[
+    ]);
+    let b = with_metrics(&[
         ("speed", 90.0, 1.0, higher),
         ("wobbly", 90.0, 20.0, higher),
         ("size", 900.0, 0.0, lower),
         ("count", 3.0, 0.0, None),
         ("near", 98.9, 0.1, higher),
         ("peak_bytes", 1020.0, 0.0, lower),
-    ])];
-    let change_of = |comparison: &Comparison, name: &str| {
-        let mut metrics = comparison.points[0].metrics.iter();
-        metrics
-            .find(|metric| &*metric.name == name)
-            .map(|it| it.change)
-    };
+    ]);
+    [a, b]
+}
+
+fn change_of(comparison: &Comparison, name: &str) -> Option<Change> {
+    let mut metrics = comparison.points[0].metrics.iter();
+    let found = metrics.find(|metric| &*metric.name == name);
+    found.map(|metric| metric.change)
+}
+
+fn between([a, b]: [&Source; 2], settings: &Settings) -> Comparison {
+    compare([slice::from_ref(a), slice::from_ref(b)], settings).unwrap()
+}
+
+#[test]
+fn metrics_are_better_or_worse_by_what_the_manifest_says() {
+    let [a, b] = &sides_with_metrics();
     let mut wide = settings();
     wide.spread = Spread::given(0.2);
-    for (settings, speed) in [(settings(), Change::Worse), (wide, Change::NotShown)] {
-        let found = compare([&a, &b], &settings).unwrap();
-        let expected = [
-            ("speed", speed),
+    for (settings, noisy) in [(settings(), Change::Worse), (wide, Change::NotShown)] {
+        let found = between([a, b], &settings);
+        for (name, change) in [
+            ("speed", noisy),
             ("wobbly", Change::NotShown),
             // All samples agree: runs do not differ in it.
             ("size", Change::Better),
             ("count", Change::Different),
             ("near", Change::NotShown),
             // By the system's account, which varies from run to run.
-            (
-                "peak_bytes",
-                if speed == Change::Worse {
-                    Change::Worse
-                } else {
-                    Change::NotShown
-                },
-            ),
-        ];
-        for (name, change) in expected {
+            ("peak_bytes", noisy),
+        ] {
             assert_eq!(change_of(&found, name), Some(change), "{name}");
         }
         assert_eq!(change_of(&found, "gone"), None);
         let fails: fail_on::FailOn = "metric".parse().unwrap();
-        assert_eq!(fails.count(&found), usize::from(speed == Change::Worse));
-        let turned = compare([&b, &a], &settings).unwrap();
+        assert_eq!(fails.count(&found), usize::from(noisy == Change::Worse));
+        let turned = between([b, a], &settings);
         assert_eq!(change_of(&turned, "size"), Some(Change::Worse));
     }
-    let found = compare([&a, &b], &settings()).unwrap();
+    let found = between([a, b], &settings());
     let text = render::terminal::text(&found, &[], true, &|_, text| text.to_owned());
     assert!(text.contains("metrics that differ: 4"), "{text}");
     assert!(text.contains("speed: 100 -> 90.0 MB/s, worse"), "{text}");
-    let [mut one, mut other] = [a, b];
+}
+
+#[test]
+fn few_samples_show_no_difference_of_metrics() {
+    let mut sides = sides_with_metrics();
     for (samples, [speed, size]) in [
+        (6, [Change::Worse, Change::Better]),
         (5, [Change::NotShown, Change::Better]),
         (1, [Change::NotShown; 2]),
     ] {
-        for source in [&mut one, &mut other] {
-            source[0].entries[0].times.as_mut().unwrap().n = Some(samples);
+        for side in &mut sides {
+            side.entries[0].times.as_mut().unwrap().n = Some(samples);
         }
-        let found = compare([&one, &other], &settings()).unwrap();
-        assert_eq!(change_of(&found, "speed"), Some(speed), "{samples} samples");
-        assert_eq!(change_of(&found, "size"), Some(size), "{samples} samples");
+        let found = between([&sides[0], &sides[1]], &settings());
+        let changes = ["speed", "size"].map(|name| change_of(&found, name));
+        assert_eq!(changes, [Some(speed), Some(size)], "{samples} samples");
     }
 }
