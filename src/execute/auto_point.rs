@@ -133,7 +133,6 @@ fn switch_complaint(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mode::{Launching, Mode};
     use sweeper_program::inputs::InputKey;
     use sweeper_program::{Dtype, Parameters, Phase, Tensor};
     use sweeper_workloads::registry;
@@ -164,19 +163,7 @@ mod tests {
             input_digest: None,
             peer: None,
         };
-        let point = BlockPoint {
-            number: 0,
-            backend: "auto".to_owned(),
-            phase: Phase::Forward,
-            mode: Mode::Each(Launching::Launch),
-            canonical: Vec::new(),
-            kernels: Vec::new(),
-            folder: String::new(),
-            tolerance_factor: 1.0,
-            tuned: None,
-            script: None,
-            scripted_status: None,
-        };
+        let point = BlockPoint::forward(0, "auto");
         switch_complaint(&instance, results, &expected, &point)
     }
 

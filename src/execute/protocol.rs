@@ -137,6 +137,26 @@ pub struct BlockPoint {
     pub scripted_status: Option<Status>,
 }
 
+#[cfg(test)]
+impl BlockPoint {
+    /// The forward pass by a backend, for tests.
+    pub(super) fn forward(number: u32, backend: &str) -> Self {
+        BlockPoint {
+            number,
+            backend: backend.to_owned(),
+            phase: Phase::Forward,
+            mode: Mode::Each(crate::mode::Launching::Launch),
+            canonical: Vec::new(),
+            kernels: Vec::new(),
+            folder: String::new(),
+            tolerance_factor: 1.0,
+            tuned: None,
+            script: None,
+            scripted_status: None,
+        }
+    }
+}
+
 /// A configuration among others of its backend, for one problem, phase and mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tuned {

@@ -4,7 +4,6 @@ use super::*;
 use crate::device::null::Null;
 use crate::execute::protocol::{Settings, Stage};
 use crate::manifest::settings::{Order, Stopping, Warmup};
-use crate::mode::{Launching, Mode};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::{Dtype, Parameters};
 use sweeper_workloads::registry;
@@ -31,22 +30,6 @@ fn instance(fault: &str) -> ProblemInstance {
     }
 }
 
-fn point(number: u32, backend: &str) -> BlockPoint {
-    BlockPoint {
-        number,
-        backend: backend.to_owned(),
-        phase: Phase::Forward,
-        mode: Mode::Each(Launching::Launch),
-        canonical: Vec::new(),
-        kernels: Vec::new(),
-        folder: String::new(),
-        tolerance_factor: 1.0,
-        tuned: None,
-        script: None,
-        scripted_status: None,
-    }
-}
-
 #[test]
 fn a_smaller_problem_proves_nothing_of_other_kernels() {
     let block = Block {
@@ -66,7 +49,10 @@ fn a_smaller_problem_proves_nothing_of_other_kernels() {
             auto: Default::default(),
             compile_limit: std::time::Duration::from_secs(60),
         },
-        points: vec![point(0, "faulty"), point(1, "sound")],
+        points: vec![
+            BlockPoint::forward(0, "faulty"),
+            BlockPoint::forward(1, "sound"),
+        ],
         rivals: Vec::new(),
         oracle_kernels: Vec::new(),
         oracle_failure: None,

@@ -339,15 +339,13 @@ fn a_run_that_is_killed_in_a_race_goes_on() {
     run.kill().unwrap();
     run.wait().unwrap();
     let killed = journal();
-    assert_eq!(killed.lines().count(), 3, "{killed}");
+    // A head and those that are slow, and one of both others at most.
+    assert!((3..5).contains(&killed.lines().count()), "{killed}");
     let said = text(&folder.sweeper(&["run", "race.toml"]));
     assert!(said.contains("4 ok"), "{said}");
     assert!(journal().starts_with(&killed));
     let found = rows(&folder);
-    for row in &found {
-        let expected = if is_slow(row) { "outraced" } else { "" };
-        assert!(row["flags"] == expected, "{row:?}");
-    }
+    assert_raced(&found);
     assert!(found.iter().any(|row| row["again_n"] == "300"), "{found:?}");
 }
 
@@ -369,6 +367,18 @@ fn is_slow(row: &BTreeMap<String, String>) -> bool {
     passes(row) > 1
 }
 
+fn is_outraced(row: &BTreeMap<String, String>) -> bool {
+    row["flags"].split(' ').any(|flag| flag == "outraced")
+}
+
+/// Slow configurations stop, and one of the equal fast ones does not: on a busy machine it may be
+/// measurably faster than the other.
+fn assert_raced(rows: &Rows) {
+    let (slow, fast): (Vec<_>, Vec<_>) = rows.iter().partition(|row| is_slow(row));
+    assert!(slow.iter().all(|row| is_outraced(row)), "{slow:?}");
+    assert!(!fast.iter().all(|row| is_outraced(row)), "{fast:?}");
+}
+
 fn count(row: &BTreeMap<String, String>, column: &str) -> u32 {
     row[column].parse().unwrap_or(0)
 }
@@ -377,9 +387,9 @@ fn count(row: &BTreeMap<String, String>, column: &str) -> u32 {
 fn a_kernel_with_a_slow_configuration_races() {
     let folder = copied();
     let found = ran(&folder);
+    assert_raced(&found);
     for row in &found {
-        if is_slow(row) {
-            assert_eq!(row["flags"], "outraced", "{row:?}");
+        if is_outraced(row) {
             assert!((5..30).contains(&count(row, "n")), "{row:?}");
             assert_eq!((&*row["again_n"], &*row["again_median_ns"]), ("", ""));
         } else {
@@ -420,7 +430,8 @@ fn a_kernel_with_a_slow_configuration_races() {
     );
     let line = table.lines().nth(1).unwrap();
     assert!(line.contains("passes=1,twin="), "{table}");
-    assert!(line.ends_with(",6,4,0,yes"), "{table}");
+    let outraced = found.iter().filter(|row| is_outraced(row)).count();
+    assert!(line.ends_with(&format!(",6,{outraced},0,yes")), "{table}");
 }
 
 /// After a kill the rest of a block goes on against the configurations that have rows.
@@ -443,7 +454,7 @@ fn a_race_that_was_cut_goes_on() {
         .iter()
         .find(|row| row["backend"] == "work{passes=40,twin=1}");
     let slow = slow.unwrap();
-    assert_eq!((&*slow["n"], &*slow["flags"]), ("5", "outraced"));
+    assert!(count(slow, "n") == 5 && is_outraced(slow), "{slow:?}");
     // The best, whose rows are written last, are measured anew with the second measurement.
     without("work{passes=1,");
     let again = ran(&folder);
@@ -451,11 +462,7 @@ fn a_race_that_was_cut_goes_on() {
         again.iter().any(|row| count(row, "again_n") == 30),
         "{again:?}"
     );
-    assert!(
-        again
-            .iter()
-            .all(|row| is_slow(row) == (row["flags"] == "outraced"))
-    );
+    assert_raced(&again);
 }
 
 /// Runs an edited `race.toml`, which is another run; its rows.
