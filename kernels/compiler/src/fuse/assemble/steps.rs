@@ -242,6 +242,10 @@ impl Assembly<'_> {
     fn round(&mut self, nodes: &[NodeId]) -> Vec<Step> {
         let mut missing: Vec<NodeId> = nodes.iter().map(|&id| self.rounded_as(id)).collect();
         missing.retain(|&node| !self.is_rounded(node));
+        // Most products of a program: what is rounded together is not looked for again.
+        if missing.is_empty() {
+            return vec![];
+        }
         let together = self.rounded_together();
         if missing.iter().any(|node| together.contains(node)) {
             missing.extend(together);
