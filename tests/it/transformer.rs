@@ -54,6 +54,10 @@ fn transformers_conform_as_cuda_kernels() {
         let words = format!("{} precision={precision}", MODELS[0]);
         case(&words).conforms_on_shim(&phases, &bounded(16), Mode::Fast);
     }
+    // Attention over more tiles than are on their way at once.
+    let words =
+        "batch=1 context=200 vocabulary=8 d_model=16 d_ff=8 layers=1 heads=1 precision=bf16";
+    case(words).conforms_on_shim(&[Phase::Both], &bounded(256), Mode::Fast);
 }
 
 /// A CPU has no products in other precisions: f32 in their name would be a lie.

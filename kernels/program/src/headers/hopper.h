@@ -59,6 +59,9 @@ DEVICE void bulk_copy(void *shared, const void *global, int bytes, Arrivals *bar
                  ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(barrier)) : "memory");
 }
 
+// What this thread's copies of 16 bytes (cuda.h), which have arrived, wrote is there for products.
+DEVICE void copies_visible_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 // Registers of each thread of this warpgroup from here on, a multiple of 8; all of a block's are
 // those that it was launched with. Each in one branch that no thread of the other warpgroups takes.
 template <int COUNT> DEVICE void registers_increase() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT)); }

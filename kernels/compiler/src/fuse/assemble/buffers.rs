@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rounded::stored_rounded;
 use super::{Assembly, Made, Need, Place};
 use crate::fuse::body::Source;
 use crate::fuse::lower::{Loops, Memory};
@@ -59,17 +58,13 @@ impl Assembly<'_> {
             (Need::Of(source), elements(id), dtype)
         });
         let mut needs: Vec<_> = stored.collect();
-        let packs = call.packs();
-        let mut read: Vec<usize> = vec![];
-        for held in &packs {
+        let mut read: Vec<usize> = call.reads_itself().collect();
+        for held in &call.packs() {
             let need = Need::Packed(held.node, held.packing);
             needs.push((need, held.elements, held.dtype));
             if packed.insert(need) {
                 read.extend(held.operands(call));
             }
-        }
-        if packs.is_empty() {
-            read.extend(0..call.reads.len());
         }
         needs.extend(read.into_iter().map(|at| {
             let id = call.reads[at].lies.base;
@@ -144,7 +139,6 @@ impl Assembly<'_> {
         self.place_given();
         self.place_results();
         self.place_zeros(made);
-        self.stored_rounded = stored_rounded(made);
         self.rounded = self.stored_rounded.clone();
         let mut packed = BTreeSet::new();
         let mut used: BTreeMap<Need, (Lifetime, Dtype)> = BTreeMap::new();

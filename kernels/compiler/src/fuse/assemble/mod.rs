@@ -18,6 +18,7 @@ use super::{Request, attention, library, single_pass};
 use crate::codegen::{self, Generated, Partials};
 use crate::graph::{NodeId, Op};
 use crate::nest::{Bounds, Nest};
+use sweeper_program::tensor::Dtype;
 use sweeper_program::workload::{Phase, Refusal, Target};
 use sweeper_program::{Activation, BufferId, KernelId, Library, Precision, Program, Step};
 
@@ -153,7 +154,9 @@ impl Assembly<'_> {
                 true => in_prologue == 1,
                 false => order.len() - in_prologue == 1,
             };
-            made.push(self.make(launch, is_only)?);
+            let launch = self.make(launch, is_only)?;
+            self.stored_rounded.extend(rounded::stored_rounded(&launch));
+            made.push(launch);
         }
         let positions = order.iter().enumerate();
         let alone: BTreeMap<usize, usize> = positions
@@ -373,6 +376,7 @@ impl Assembly<'_> {
             let call = attention::Call::new(self.plan, tasks, self.request);
             let mut call = call.ok_or_else(unreadable)?;
             call.store_rounded(|id| self.forms.stored(id));
+            call.read_in_place(|id| self.operand_of_attention(id).1 == Dtype::Bf16);
             let kernel = self.kernel_once(call.kernel(self.request.target));
             return Ok(Made::Attention(Box::new(call), kernel));
         }

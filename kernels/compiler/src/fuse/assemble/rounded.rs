@@ -213,24 +213,21 @@ impl Assembly<'_> {
     }
 }
 
-/// Nodes that kernels store in bf16.
-pub(super) fn stored_rounded(made: &[Made]) -> BTreeSet<NodeId> {
+/// Nodes that a launch stores in bf16.
+pub(super) fn stored_rounded(made: &Made) -> Vec<NodeId> {
     let source = |memory: &Memory| memory.source;
-    let sources = made.iter().flat_map(|made| -> Vec<Source> {
-        match made {
-            Made::Loops(all, ..) => {
-                let memory = all.iter().flat_map(|loops| &loops.memory);
-                memory.map(source).collect()
-            }
-            Made::Panels(loops, ..) => loops.memory.iter().map(source).collect(),
-            Made::Attention(call, _) => call.stores().collect(),
-            Made::Elsewhere | Made::Call(..) | Made::Scatter(..) => vec![],
+    let sources: Vec<Source> = match made {
+        Made::Loops(all, ..) => {
+            let memory = all.iter().flat_map(|loops| &loops.memory);
+            memory.map(source).collect()
         }
+        Made::Panels(loops, ..) => loops.memory.iter().map(source).collect(),
+        Made::Attention(call, _) => call.stores().collect(),
+        Made::Elsewhere | Made::Call(..) | Made::Scatter(..) => vec![],
+    };
+    let rounded = sources.into_iter().filter_map(|source| match source {
+        Source::Rounded(id) => Some(id),
+        Source::Node(_) | Source::Partials(_) => None,
     });
-    sources
-        .filter_map(|source| match source {
-            Source::Rounded(id) => Some(id),
-            Source::Node(_) | Source::Partials(_) => None,
-        })
-        .collect()
+    rounded.collect()
 }

@@ -124,14 +124,12 @@ impl Assembly<'_> {
         };
         let packed = |packed: &Packed| self.view_of(need(packed));
         let made = attention::pack(call, &missing, operand, packed);
-        let read = match packs.is_empty() {
-            true => (0..call.reads.len()).map(|at| operand(at).0).collect(),
-            false => packs.iter().map(packed).collect(),
-        };
+        let of_packs = packs.iter().map(packed).collect();
         let written = call.stores().map(|source| self.view_of(Need::Of(source)));
         let zeros =
             (call.zeros(self.request.target) > 0).then(|| self.view_of(Need::Scratch(position)));
-        let args = call.args(read, written.chain(zeros.clone()).collect());
+        let written = written.chain(zeros.clone()).collect();
+        let args = call.args(of_packs, |at| operand(at).0, written);
         let mut steps: Vec<Step> = made.into_iter().map(|made| self.launch_of(made)).collect();
         steps.extend(zeros.map(|view| Step::Fill { view, value: 0.0 }));
         steps.push(Step::Launch {

@@ -1,6 +1,7 @@
 //! Launches of attention kernels: operands are read as they lie, rows by rows.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::cuda;
 use super::hopper::{self, Packed};
@@ -31,6 +32,10 @@ const CPU_LANES: usize = 16;
 
 /// Leading dimensions of an operand, at most: the others are merged.
 const LEADING: usize = 3;
+
+/// Operands that are matrices: queries, keys, values and the gradient of the result. Others are
+/// numbers of rows.
+const MATRICES: usize = 4;
 
 /// An operand of several matrices, whose rows are contiguous.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +78,8 @@ pub(in crate::fuse) struct Call {
     pub(super) depth: usize,
     pub(super) width: usize,
     pub(super) precision: Precision,
+    /// Whether its kernel, for tensor cores, reads matrices that are bf16 in memory as they lie.
+    pub(super) is_in_place: bool,
     /// Whose kernels it is computed by.
     kernels: Kernels,
 }
@@ -165,7 +172,7 @@ pub(in crate::fuse) fn takes(plan: &Plan, id: NodeId, operand: NodeId) -> bool {
 
 /// Whether an operand has one number a row: the logarithm of its sum, or delta.
 fn is_of_rows(plan: &Plan, id: NodeId, operand: NodeId) -> bool {
-    let mut rows = plan.graph.node(id).operands.iter().skip(4);
+    let mut rows = plan.graph.node(id).operands.iter().skip(MATRICES);
     rows.any(|&of_rows| of_rows == operand)
 }
 
@@ -280,6 +287,7 @@ impl Call {
             depth,
             width,
             precision: request.precision,
+            is_in_place: false,
             kernels: Kernels::of(request),
         };
         call.merge_leading();
@@ -330,6 +338,20 @@ impl Call {
                 Stored::Rounded => self.rounded.push(part),
                 Stored::Both => self.with_copy.push(part),
             }
+        }
+    }
+
+    /// Has its kernel read matrices as they lie where all are bf16 in memory: none is packed then.
+    pub(in crate::fuse) fn read_in_place(&mut self, is_bf16: impl Fn(NodeId) -> bool) {
+        self.is_in_place = self.kernels == Kernels::Hopper && hopper::reads_in_place(self, is_bf16);
+    }
+
+    /// Positions of the operands that its kernel reads itself; the others it has packed.
+    pub(in crate::fuse) fn reads_itself(&self) -> Range<usize> {
+        match self.kernels {
+            Kernels::Hopper if self.is_in_place => 0..self.reads.len().min(MATRICES),
+            Kernels::Hopper => 0..0,
+            Kernels::Cpu | Kernels::Cuda => 0..self.reads.len(),
         }
     }
 
@@ -445,7 +467,7 @@ impl Call {
         };
         let widths = [self.depth, self.width];
         // Numbers of rows are read one by one.
-        let rows = self.reads.iter().take(4);
+        let rows = self.reads.iter().take(MATRICES);
         widths.iter().all(|width| width.is_multiple_of(4)) && rows.into_iter().all(is_whole)
     }
 
@@ -470,15 +492,20 @@ impl Call {
     /// Arguments: operands, packed or not, results, sizes, and of operands that are not packed the
     /// steps of matrices and rows of `q`, `k`, `v` and `grad_out`. Operands that a kernel does not
     /// have, have neither memory nor steps.
-    pub(in crate::fuse) fn args(&self, read: Vec<View>, written: Vec<View>) -> Vec<Arg> {
+    pub(in crate::fuse) fn args(
+        &self,
+        packed: Vec<View>,
+        read: impl Fn(usize) -> View,
+        written: Vec<View>,
+    ) -> Vec<Arg> {
         if self.kernels == Kernels::Hopper {
-            return hopper::args(self, read, written);
+            return hopper::args(self, packed, read, written);
         }
-        let memory = read.into_iter().map(Arg::Read);
+        let memory = self.reads_itself().map(|at| Arg::Read(read(at)));
         let memory = memory.chain(written.into_iter().map(Arg::Write));
         let leading = self.padded_leading().into_iter();
         let sizes = leading.chain([self.queries, self.keys, self.depth, self.width]);
-        let matrices = 0..self.reads.len().min(4);
+        let matrices = 0..self.reads.len().min(MATRICES);
         let numbers = sizes
             .chain(matrices.flat_map(|at| self.steps(at)))
             .map(|number| Arg::Int(Index::from(number)));

@@ -1,8 +1,7 @@
 // Attention and its gradients on Hopper's tensor cores, products in tf32 or bf16.
 //
-// Operands are packed first: rounded, and in the order in which warpgroups read them from shared
-// memory, so that a tile of rows is contiguous and one bulk copy. A block has two warpgroups of 64
-// rows of the result each, and a thread that copies tiles into a ring of slots. Weighted values are
+// A block has two warpgroups of 64 rows of the result each, and one that copies tiles into a ring
+// of slots (ring.h): of packed operands, or of bf16 ones as they lie. Weighted values are
 // kept relative to the greatest score so far (online softmax: Milakov and Gimelshein, 2018);
 // gradients compute the weights again from the logarithms of their sums (Dao et al.,
 // "FlashAttention", 2022), as factors in registers: a block owns queries or keys, and goes over the
@@ -10,53 +9,10 @@
 //
 // DEPTH and WIDTH are columns of queries and keys, and of values, up to a multiple of 64. ROWS: of
 // a tile; SLOTS: of the ring.
-#include "packed.h"
+#include "ring.h"
 
 #define LN_2 0.69314718055994531f
 #define NEVER __int_as_float(0xff800000)
-
-#define GROUPS 2
-#define GROUP_ROWS 64
-#define OWN (GROUPS * GROUP_ROWS)
-#define CONSUMERS (GROUPS * 128)
-#define THREADS (CONSUMERS + 128)
-
-// Slots of shared memory for tiles. One thread fills them in turn, and the warps of all groups
-// empty them.
-template <int BYTES> struct Ring {
-    char *slots;
-    Arrivals *full, *empty;
-    int at;
-    unsigned parity;
-
-    METHOD void next() {
-        if (++at == SLOTS) at = 0, parity ^= 1;
-    }
-    METHOD void init() {
-        for (int i = 0; i < SLOTS; i++) arrivals_init(full + i, 1), arrivals_init(empty + i, CONSUMERS / 32);
-    }
-    // The next slot, when it is empty and copies of so many bytes into it may begin.
-    METHOD int fill(int bytes) {
-        const int slot = at;
-        arrivals_wait(empty + slot, parity ^ 1);
-        arrive_and_expect(full + slot, bytes);
-        next();
-        return slot;
-    }
-    // The next slot, when it is full.
-    METHOD int take() {
-        const int slot = at;
-        arrivals_wait(full + slot, parity);
-        next();
-        return slot;
-    }
-    // By all lanes of a warp, when they have read it.
-    METHOD void give(int slot) {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) arrive(empty + slot);
-    }
-    METHOD char *tile(int slot) { return slots + slot * BYTES; }
-};
 
 // sums (+)= own tile^T, over WIDE columns that both tiles have; `own` is 64 rows of this group.
 template <int WIDE, int N> DEVICE void multiply_rows(float (&sums)[N], const char *own, const char *tile) {
@@ -157,8 +113,10 @@ DEVICE int64 place_of(int64 head, int64 row, int64 rows, int64 columns, int64 be
     return (head * rows + row) * columns;
 }
 
-// `step_v` is from one row of the gradient by values to the next.
-#define SIZES float scale, int64 heads, int64 queries, int64 keys, int64 depth, int64 width, int64 beside, int64 step_v
+// `step_v` is from one row of the gradient by values to the next; `e1` and `e2` are the inner two
+// leading extents of operands that are read as they lie.
+#define SIZES float scale, int64 heads, int64 queries, int64 keys, int64 depth, int64 width, int64 beside, int64 step_v, \
+    int64 e1, int64 e2
 
 #ifdef FORWARD
 // Scores of keys that are none, or that come after the query, become NEVER.
@@ -215,9 +173,9 @@ struct Softmax {
 
 #define TILE_BYTES (ROWS * (DEPTH > WIDTH ? DEPTH : WIDTH) * NUMBER_BYTES)
 
-KERNEL(attention, THREADS, 1)(const char *q, const char *k,
+KERNEL(attention, THREADS, 1)(MATRIX(q), MATRIX(k),
 #if WRITES_OUT
-    const char *v, Stored<ROUNDS>::Number *out,
+    MATRIX(v), Stored<ROUNDS>::Number *out,
 #if COPIES_OUT
     unsigned short *rounded_out,
 #endif
@@ -236,8 +194,8 @@ KERNEL(attention, THREADS, 1)(const char *q, const char *k,
     ring.empty = ring.full + SLOTS;
     Arrivals *own_full = ring.empty + SLOTS;
     if (threadIdx.x == 0) {
-        ring.init();
-        arrivals_init(own_full, 1);
+        ring.init(ARRIVALS_OF_TILE);
+        arrivals_init(own_full, ARRIVALS_OF_TILE);
         arrivals_init_end();
     }
     __syncthreads();
@@ -246,24 +204,26 @@ KERNEL(attention, THREADS, 1)(const char *q, const char *k,
     end = min(end, first + OWN);
 #endif
     if (threadIdx.x >= CONSUMERS) {
-        registers_decrease<24>();
-        if (threadIdx.x > CONSUMERS) return;
-        arrive_and_expect(own_full, OWN * DEPTH * NUMBER_BYTES);
-        bulk_copy(own, q + (head * padded(queries) + first) * (DEPTH * NUMBER_BYTES), OWN * DEPTH * NUMBER_BYTES, own_full);
-        for (int64 at = 0; at < end; at += ROWS) {
-            const int64 row = head * padded(keys) + at;
-            const int of_keys = ROWS * DEPTH * NUMBER_BYTES;
-            int slot = ring.fill(of_keys);
-            bulk_copy(ring.tile(slot), k + row * (DEPTH * NUMBER_BYTES), of_keys, ring.full + slot);
+        registers_decrease<COPIER_REGISTERS>();
+        Filler<TILE_BYTES> fill = {ring, own_full};
+        if (!fill.takes_part()) return;
+        const Rows of_q = ROWS_OF(q, queries, depth, DEPTH), of_k = ROWS_OF(k, keys, depth, DEPTH);
+        fill.own_begin(OWN * DEPTH * NUMBER_BYTES);
+        fill.own<DEPTH>(own, of_q, first);
+        fill.own_end();
 #if WRITES_OUT
-            const int of_values = ROWS * WIDTH * NUMBER_BYTES;
-            slot = ring.fill(of_values);
-            bulk_copy(ring.tile(slot), v + row * (WIDTH * NUMBER_BYTES), of_values, ring.full + slot);
+        const Rows of_v = ROWS_OF(v, keys, width, WIDTH);
+#endif
+        for (int64 at = 0; at < end; at += ROWS) {
+            fill.tile<DEPTH>(of_k, at, 0, 0);
+#if WRITES_OUT
+            fill.tile<WIDTH>(of_v, at, 0, 0);
 #endif
         }
+        fill.end();
         return;
     }
-    registers_increase<240>();
+    registers_increase<CONSUMER_REGISTERS>();
     const int group = threadIdx.x / 128;
     const int64 query = first + group * GROUP_ROWS + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     const char *rows = own + group * (GROUP_ROWS * DEPTH * NUMBER_BYTES);
@@ -392,14 +352,6 @@ struct Gradient {
     }
 };
 
-// One tile of a matrix into the ring.
-DEVICE void copy_tile(Ring<TILE_BYTES> &ring, const char *from, int64 row, int columns, const float *sums, float *kept) {
-    const int bytes = ROWS * columns * NUMBER_BYTES;
-    const int slot = ring.fill(bytes + (sums ? SUMS_BYTES : 0));
-    bulk_copy(ring.tile(slot), from + row * (columns * NUMBER_BYTES), bytes, ring.full + slot);
-    if (sums) bulk_copy(kept + slot * ROWS, sums, SUMS_BYTES, ring.full + slot);
-}
-
 // `own` and `other`: queries and keys, or keys and queries; `own_out` and `other_out`: the gradient
 // of the result and values, or values and that gradient. `by_columns`: packed so, in tf32.
 #ifdef GRAD_Q
@@ -407,11 +359,11 @@ KERNEL(attention_grad_q, THREADS, 1)
 #else
 KERNEL(attention_grad_kv, THREADS, 1)
 #endif
-(const char *own, const char *own_out, const char *other, const char *other_out,
+(MATRIX(own), MATRIX(own_out), MATRIX(other), MATRIX(other_out),
 #if !BF16
-    const char *other_by_columns,
+    MATRIX(other_by_columns),
 #if KEEPS_WEIGHTS
-    const char *other_out_by_columns,
+    MATRIX(other_out_by_columns),
 #endif
 #endif
     const float *sums,
@@ -439,8 +391,9 @@ KERNEL(attention_grad_kv, THREADS, 1)
     ring.empty = ring.full + SLOTS;
     Arrivals *own_full = ring.empty + SLOTS;
     if (threadIdx.x == 0) {
-        ring.init();
-        arrivals_init(own_full, 1);
+        // A thread also copies numbers of rows.
+        ring.init(ARRIVALS_OF_TILE + (IN_PLACE && SUMS_BYTES));
+        arrivals_init(own_full, ARRIVALS_OF_TILE);
         arrivals_init_end();
     }
     __syncthreads();
@@ -452,26 +405,32 @@ KERNEL(attention_grad_kv, THREADS, 1)
 #endif
     const float *logs = sums + head * 2 * padded(queries), *delta = logs + padded(queries);
     if (threadIdx.x >= CONSUMERS) {
-        registers_decrease<24>();
-        if (threadIdx.x > CONSUMERS) return;
-        const int64 row = head * padded(rows) + first;
-        arrive_and_expect(own_full, OWN * (DEPTH + WIDTH) * NUMBER_BYTES);
-        bulk_copy(own_tile, own + row * (DEPTH * NUMBER_BYTES), OWN * DEPTH * NUMBER_BYTES, own_full);
-        bulk_copy(own_out_tile, own_out + row * (WIDTH * NUMBER_BYTES), OWN * WIDTH * NUMBER_BYTES, own_full);
+        registers_decrease<COPIER_REGISTERS>();
+        Filler<TILE_BYTES> fill = {ring, own_full};
+        if (!fill.takes_part()) return;
+        const Rows of_own = ROWS_OF(own, rows, depth, DEPTH), of_own_out = ROWS_OF(own_out, rows, width, WIDTH);
+        const Rows of_other = ROWS_OF(other, columns, depth, DEPTH);
+        const Rows of_other_out = ROWS_OF(other_out, columns, width, WIDTH);
+        fill.own_begin(OWN * (DEPTH + WIDTH) * NUMBER_BYTES);
+        fill.own<DEPTH>(own_tile, of_own, first);
+        fill.own<WIDTH>(own_out_tile, of_own_out, first);
+        fill.own_end();
         for (int64 at = start; at < end; at += ROWS) {
-            const int64 column = head * padded(columns) + at;
-            copy_tile(ring, other, column, DEPTH, SUMS_BYTES ? logs + at : 0, kept);
-            copy_tile(ring, other_out, column, WIDTH, SUMS_BYTES ? delta + at : 0, kept);
+            fill.tile<DEPTH>(of_other, at, SUMS_BYTES ? logs + at : 0, kept);
+            fill.tile<WIDTH>(of_other_out, at, SUMS_BYTES ? delta + at : 0, kept);
 #if !BF16 && KEEPS_WEIGHTS
-            copy_tile(ring, other_out_by_columns, column, WIDTH, 0, kept);
+            const Rows out_by_columns = ROWS_OF(other_out_by_columns, columns, width, WIDTH);
+            fill.tile<WIDTH>(out_by_columns, at, 0, 0);
 #endif
 #if !BF16
-            copy_tile(ring, other_by_columns, column, DEPTH, 0, kept);
+            const Rows by_columns = ROWS_OF(other_by_columns, columns, depth, DEPTH);
+            fill.tile<DEPTH>(by_columns, at, 0, 0);
 #endif
         }
+        fill.end();
         return;
     }
-    registers_increase<240>();
+    registers_increase<CONSUMER_REGISTERS>();
     const int group = threadIdx.x / 128, first_column = threadIdx.x % 4 * 2;
     const int64 row = first + group * GROUP_ROWS + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     const char *rows_1 = own_tile + group * (GROUP_ROWS * DEPTH * NUMBER_BYTES);

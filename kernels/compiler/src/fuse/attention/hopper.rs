@@ -1,5 +1,6 @@
 //! Attention on Hopper's tensor cores: operands are packed first, rounded and in the order of tiles
-//! of shared memory, which the kernels of an attention and of its gradients share.
+//! of shared memory, which the kernels of an attention and of its gradients share; or, where they
+//! are bf16 in memory, they are read as they lie.
 
 use std::borrow::Cow;
 
@@ -15,8 +16,9 @@ use sweeper_program::{
 
 const PACKED_H: SourceFile = SourceFile::embedded("packed.h", include_str!("packed.h"));
 
-static FILES: [SourceFile; 4] = [
+static FILES: [SourceFile; 5] = [
     SourceFile::embedded("attention_hopper.cu", include_str!("hopper.cu")),
+    SourceFile::embedded("ring.h", include_str!("ring.h")),
     PACKED_H,
     HOPPER_H,
     CUDA_H,
@@ -116,8 +118,9 @@ const GRAD_OUT: usize = 3;
 const LOG_SUM_EXP: usize = 4;
 const DELTA: usize = 5;
 
-/// The operands of a call in the order of the kernel's arguments.
-pub(in crate::fuse) fn packs(call: &Call) -> Vec<Packed> {
+/// The matrices of a call in the order of the kernel's arguments: positions of its operands, and
+/// how they are packed where they are.
+fn matrices(call: &Call) -> Vec<(usize, Packing)> {
     let is_bf16 = call.precision == Precision::Bf16;
     // The second product of an operand: over its rows.
     let again = |at: usize| (!is_bf16).then_some((at, Packing::Columns));
@@ -140,7 +143,31 @@ pub(in crate::fuse) fn packs(call: &Call) -> Vec<Packed> {
             vec![rows(K), rows(V), rows(Q), rows(GRAD_OUT), again(Q), out]
         }
     };
-    let matrices = of_form.into_iter().flatten().map(|(at, packing)| Packed {
+    of_form.into_iter().flatten().collect()
+}
+
+/// Bf16 elements that one copy of 16 bytes has.
+const CHUNK: usize = 8;
+
+/// Whether a kernel copies an operand's rows 16 bytes at a time, where they are bf16.
+fn is_in_chunks(call: &Call, at: usize) -> bool {
+    let start = call.reads[at].lies.start;
+    let mut steps = call.steps(at).chain([start, shape(call, at)[1]]);
+    steps.all(|step| step.is_multiple_of(CHUNK))
+}
+
+/// Whether a call's kernel can read all matrices as they lie, if they are bf16 in memory.
+pub(super) fn reads_in_place(call: &Call, is_bf16: impl Fn(NodeId) -> bool) -> bool {
+    let is_fit =
+        |&(at, _): &(usize, Packing)| is_bf16(call.reads[at].lies.base) && is_in_chunks(call, at);
+    call.precision == Precision::Bf16 && matrices(call).iter().all(is_fit)
+}
+
+/// The operands of a call that are packed, in the order of the kernel's arguments.
+pub(in crate::fuse) fn packs(call: &Call) -> Vec<Packed> {
+    let is_bf16 = call.precision == Precision::Bf16;
+    let matrices = matrices(call).into_iter().filter(|_| !call.is_in_place);
+    let matrices = matrices.map(|(at, packing)| Packed {
         node: call.operands[at],
         packing,
         elements: call.heads() * shape(call, at)[0].next_multiple_of(PADDED) * wide(call, at),
@@ -264,6 +291,7 @@ pub(super) fn main_kernel(call: &Call) -> Kernel {
         vec![
             define(macro_name, 1),
             bf16(call),
+            flag("IN_PLACE", call.is_in_place),
             define("DEPTH", wide(call, Q)),
             define("WIDTH", wide(call, V)),
             define("ROWS", rows),
@@ -291,10 +319,22 @@ pub(super) fn geometry(call: &Call) -> Geometry {
     }
 }
 
-/// Arguments of a call's kernel: packed operands, results and sizes.
-pub(super) fn args(call: &Call, packed: Vec<View>, written: Vec<View>) -> Vec<Arg> {
-    let memory = packed.into_iter().map(Arg::Read);
+/// Arguments of a call's kernel: matrices, packed or as they lie with their steps, numbers of rows,
+/// results and sizes. `read` is the memory of operands in the order of [`Call::reads`].
+pub(super) fn args(
+    call: &Call,
+    packed: Vec<View>,
+    read: impl Fn(usize) -> View,
+    written: Vec<View>,
+) -> Vec<Arg> {
+    let in_place = matrices(call).into_iter().filter(|_| call.is_in_place);
+    let in_place = in_place.flat_map(|(at, _)| {
+        let steps = call.steps(at).map(int);
+        std::iter::once(Arg::Read(read(at))).chain(steps.collect::<Vec<_>>())
+    });
+    let memory = in_place.chain(packed.into_iter().map(Arg::Read));
     let memory = memory.chain(written.into_iter().map(Arg::Write));
+    let leading = call.padded_leading();
     let sizes = [
         call.heads(),
         call.queries,
@@ -303,6 +343,8 @@ pub(super) fn args(call: &Call, packed: Vec<View>, written: Vec<View>) -> Vec<Ar
         call.width,
         call.heads_beside,
         call.values_step,
+        leading[1],
+        leading[2],
     ];
     let scale = Arg::Float(call.attention.scale as f32);
     memory.chain([scale]).chain(sizes.map(int)).collect()

@@ -176,3 +176,40 @@ fn attention_stores_its_result_in_the_forms_that_are_read() {
     // Weights, and nothing that attention computes.
     assert_eq!(rounded, rounded_alone + 1);
 }
+
+/// Attention over computed matrices of so many columns.
+fn computed_heads(columns: usize) -> Graph {
+    let mut graph = Graph::new();
+    let [q, k, v] = ["q", "k", "v"].map(|name| {
+        let given = given(&mut graph, name, &[2, 4, columns]);
+        graph.swish(given).unwrap()
+    });
+    let keys = graph.transpose_last(k).unwrap();
+    let scores = graph.matmul(q, keys).unwrap();
+    let weights = graph.softmax(scores).unwrap();
+    let out = graph.matmul(weights, v).unwrap();
+    graph.output("out", out, Role::Output);
+    graph
+}
+
+/// Matrices that are bf16 in memory are read as they lie, 16 bytes at a time; others are packed.
+#[test]
+fn matrices_in_bf16_are_not_packed() {
+    let packs = |graph: &Graph, precision| {
+        let target = cuda();
+        let request = Request {
+            precision,
+            ..request(graph, Policy::Compiled, &target)
+        };
+        let made = program(&request).unwrap();
+        let mut kernels = made.kernels.iter();
+        kernels.any(|kernel| kernel.name() == "attention_pack")
+    };
+    assert!(!packs(&computed_heads(8), Precision::Bf16));
+    assert!(packs(&computed_heads(8), Precision::Tf32));
+    assert!(
+        packs(&computed_heads(6), Precision::Bf16),
+        "rows of 12 bytes"
+    );
+    assert!(packs(&heads(), Precision::Bf16), "given, and f32");
+}
