@@ -1,7 +1,7 @@
 //! A loop that was found: its operations, where their operands come from, and what is left of an
 //! iteration.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::definition::{Definition, Definitions};
@@ -231,6 +231,13 @@ struct Names {
     is_read: Vec<bool>,
 }
 
+/// The maker of a value: its name, and the iteration, counted from the first that is looked at.
+#[derive(Clone, Copy)]
+struct Maker {
+    name: u32,
+    iteration: u32,
+}
+
 impl Seen<'_> {
     fn begin(&self) -> u64 {
         self.end - self.period
@@ -243,12 +250,19 @@ impl Seen<'_> {
         first..last.first + u64::from(last.operands) + u64::from(last.results)
     }
 
+    /// Occurrences of an iteration.
+    fn occurrences(&self) -> usize {
+        let span = self.span(self.begin(), self.end);
+        (span.end - span.start) as usize
+    }
+
     fn names(&self) -> Names {
+        let all = self.occurrences();
         let mut names = Names {
-            of_occurrences: vec![],
-            first: vec![],
-            is_slot: vec![],
-            is_read: vec![],
+            of_occurrences: Vec::with_capacity(all),
+            first: Vec::with_capacity(all),
+            is_slot: Vec::with_capacity(all),
+            is_read: Vec::with_capacity(all),
         };
         let origin = self.history.record(self.begin()).first;
         for at in self.begin()..self.end {
@@ -279,20 +293,21 @@ impl Seen<'_> {
         names.first.iter().map(value).collect()
     }
 
-    /// The names of an iteration whose values are read after it, and those that are read after the
-    /// iteration that follows, too, as far as was seen.
-    fn read_after(&self, names: &Names) -> [BTreeSet<u32>; 2] {
-        let mut read = [BTreeSet::new(), BTreeSet::new()];
+    /// For each name of an iteration, whether its value is read after it, and after the iteration
+    /// that follows, too, as far as was seen.
+    fn read_after(&self, names: &Names) -> [Vec<bool>; 2] {
+        let mut read = [(); 2].map(|()| vec![false; names.first.len()]);
         let mut first = self.begin();
         while first >= self.from + self.period && first + 3 * self.period > self.end {
             first -= self.period;
         }
         let origin = self.history.record(first).first;
-        // For each occurrence, the name of the value and the end of the iteration that made it.
-        let mut made: Vec<Option<(u32, u64)>> = vec![];
+        // For each occurrence, the name of the value and the iteration that made it.
+        let iterations = (self.history.indexed() - first).div_ceil(self.period) as usize;
+        let mut made: Vec<Option<Maker>> = Vec::with_capacity(iterations * self.occurrences());
         for at in first..self.history.indexed() {
-            let begin = at - (at - first) % self.period;
-            let own = self.history.record(begin).first;
+            let iteration = (at - first) / self.period;
+            let own = self.history.record(first + iteration * self.period).first;
             for (position, occurrence) in self.history.occurrences(at) {
                 let before = occurrence.before(position, origin);
                 let maker = match before {
@@ -301,18 +316,20 @@ impl Seen<'_> {
                         let name = names.of_occurrences[(position - own) as usize];
                         let is_first = names.first[name as usize] == position - own;
                         let is_made = is_first && !names.is_slot[name as usize];
-                        is_made.then_some((name, begin + self.period))
+                        let iteration = iteration as u32;
+                        is_made.then_some(Maker { name, iteration })
                     }
                     None => None,
                 };
                 made.push(maker);
-                if let Some((name, end)) = maker.filter(|_| before.is_some()) {
-                    if at >= end {
-                        read[0].insert(name);
-                    }
-                    if at >= end + self.period {
-                        read[1].insert(name);
-                    }
+                if let Some(Maker {
+                    name,
+                    iteration: of_maker,
+                }) = maker.filter(|_| before.is_some())
+                {
+                    let later = iteration - u64::from(of_maker);
+                    read[0][name as usize] |= later >= 1;
+                    read[1][name as usize] |= later >= 2;
                 }
             }
         }
@@ -360,7 +377,7 @@ impl Seen<'_> {
                 Some(is_released) => !is_released,
                 None => !names.is_read[name as usize],
             };
-            if is_kept || is_left || after.contains(&name) {
+            if is_kept || is_left || after[name as usize] {
                 path.results.push(PathResult {
                     operation,
                     result,
@@ -383,10 +400,10 @@ impl Seen<'_> {
     fn operations(&self, id: PathId, names: &Names) -> Path {
         let mut path = Path {
             id,
-            operations: vec![],
+            operations: Vec::with_capacity(self.period as usize),
             slots: vec![],
             results: vec![],
-            names: vec![],
+            names: Vec::with_capacity(names.first.len()),
             sources: vec![],
         };
         let origin = self.history.record(self.begin()).first;
@@ -394,7 +411,8 @@ impl Seen<'_> {
             let record = *self.history.record(at);
             let definition = Arc::clone(self.definitions.get(record.own));
             let first_result = record.first + u64::from(record.operands);
-            let mut references = vec![];
+            let mut references = Vec::with_capacity(record.operands as usize);
+            let mut results = Vec::with_capacity(record.results as usize);
             for position in self.span(at, at + 1) {
                 let name = names.of_occurrences[(position - origin) as usize] as usize;
                 if name == path.names.len() {
@@ -416,9 +434,12 @@ impl Seen<'_> {
                         },
                     });
                 }
-                references.push(path.names[name]);
+                let of_side = match position < first_result {
+                    true => &mut references,
+                    false => &mut results,
+                };
+                of_side.push(path.names[name]);
             }
-            let results = references.split_off(record.operands as usize);
             path.operations.push(PathOperation {
                 kind: record.own,
                 family: record.kind,
@@ -431,7 +452,7 @@ impl Seen<'_> {
     }
 
     /// Origins and roles of slots, and the results that are their next values.
-    fn fill_slots(&self, names: &Names, path: &mut Path, late: &BTreeSet<u32>, previous: &[u64]) {
+    fn fill_slots(&self, names: &Names, path: &mut Path, late: &[bool], previous: &[u64]) {
         let slots = (0..path.names.len()).filter(|name| names.is_slot[*name]);
         for (slot, name) in slots.enumerate() {
             let source = path.sources[name];
@@ -440,7 +461,7 @@ impl Seen<'_> {
                 // The value of the iteration before has to be gone by now.
                 Some((source, Reference::Made { operation, result }))
                     if path.is_of_slot(slot, operation, result)
-                        && !late.contains(&source)
+                        && !late[source as usize]
                         && self.is_released(previous[name], self.end) != Some(false) =>
                 {
                     let is_it =
