@@ -147,13 +147,14 @@ impl Sample {
     }
 }
 
-/// Times of the steps that make a function in an interpreter ready.
+/// Times of steps that make a program ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preparation {
-    /// Importing it, and the library of its arrays, in nanoseconds.
+    /// Loading libraries, in nanoseconds: those of NVIDIA that it calls or, of a function in an
+    /// interpreter, itself and the library of its arrays.
     pub import_ns: u64,
-    /// Its first call, in which it compiles, in nanoseconds.
-    pub first_call_ns: u64,
+    /// The first call of a function in an interpreter, in which it compiles, in nanoseconds.
+    pub first_call_ns: Option<u64>,
     /// Files of the user that it loaded and that are no part of the run's identity.
     pub unlisted: Vec<String>,
 }
@@ -220,7 +221,8 @@ pub trait Device {
         0
     }
 
-    /// Times of the steps that made a foreign program ready, where its process says so.
+    /// Times of the steps that made a program ready, of a foreign one where its process says so;
+    /// none where nothing was loaded.
     fn preparation(&self, _program: Prepared) -> Option<Preparation> {
         None
     }

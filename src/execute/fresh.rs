@@ -110,7 +110,7 @@ fn start(task: &Task, device: &DeviceRequest) -> Option<(FreshStart, bool)> {
         prepare_ns: found.own_prepare_ns()?,
         first_runs: found.first_runs?,
     };
-    Some((start, found.import_ns.is_some()))
+    Some((start, found.first_call_ns.is_some()))
 }
 
 /// The outcome of the only point.

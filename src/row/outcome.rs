@@ -205,7 +205,8 @@ pub struct Measurement {
     /// first of its process, in nanoseconds; absent where no time passes.
     #[serde(default)]
     pub prepare_ns: Option<u64>,
-    /// Of this, the time of importing a function in Python and the library of its arrays.
+    /// Of this, the time of loading libraries: NVIDIA's, or a function in Python and the library
+    /// of its arrays.
     #[serde(default)]
     pub import_ns: Option<u64>,
     /// Of this, the time of its first call, in which it compiles.
@@ -291,14 +292,14 @@ pub struct Outcome {
 }
 
 impl Measurement {
-    /// How long it took to make the program ready, without importing libraries: a process that
-    /// runs functions in Python has them, as it has its device.
+    /// How long it took to make the program ready, without loading libraries: a process that
+    /// runs many programs has them, as it has its device.
     pub fn own_prepare_ns(&self) -> Option<u64> {
         own_prepare_ns(self.prepare_ns, self.import_ns)
     }
 }
 
-/// The time of making a program ready, without that of importing libraries.
+/// The time of making a program ready, without that of loading libraries.
 pub(super) fn own_prepare_ns(prepare_ns: Option<u64>, import_ns: Option<u64>) -> Option<u64> {
     Some(prepare_ns?.saturating_sub(import_ns.unwrap_or(0)))
 }

@@ -19,8 +19,8 @@ use super::cpu::arena::{Layout, tensor_of};
 use super::cpu::run::check_writes_are_exclusive;
 use super::launcher::LoopDriver;
 use super::{
-    Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, keys_of,
-    needs_runner, spec_of,
+    Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared,
+    Sample, keys_of, needs_runner, spec_of,
 };
 use crate::identity::CacheState;
 
@@ -103,6 +103,8 @@ struct Loaded {
     /// How long it took to load kernels and libraries that earlier programs had loaded, and to
     /// record its graph for the first time.
     further_preparation_ns: u64,
+    /// How long it took to open the libraries that it calls.
+    open_ns: u64,
 }
 
 impl Cuda {
@@ -343,6 +345,7 @@ impl Device for Cuda {
         together.map_err(|fault| self.means(fault, layout.bytes))?;
         let kept = self.inputs.keep_originals(&program);
         kept.map_err(|fault| self.means(fault, layout.bytes))?;
+        let open_ns = self.vendor.open_ns(&program);
         self.programs.push(Loaded {
             launches: program.totals().launches,
             program,
@@ -353,12 +356,22 @@ impl Device for Cuda {
             as_graph: false,
             graph: None,
             further_preparation_ns: earlier_ns,
+            open_ns,
         });
         Ok(Prepared(self.programs.len() - 1))
     }
 
     fn further_preparation_ns(&self, program: Prepared) -> u64 {
         self.programs[program.0].further_preparation_ns
+    }
+
+    fn preparation(&self, program: Prepared) -> Option<Preparation> {
+        let import_ns = self.programs[program.0].open_ns;
+        (import_ns > 0).then_some(Preparation {
+            import_ns,
+            first_call_ns: None,
+            unlisted: vec![],
+        })
     }
 
     fn launch_as_graph(&mut self, program: Prepared) {

@@ -477,13 +477,13 @@ fn note_preparation(
     // The time between import and first call is spent on inputs and checks.
     let own_ns = parts
         .as_ref()
-        .map(|parts| parts.import_ns + parts.first_call_ns);
+        .and_then(|parts| Some(parts.import_ns + parts.first_call_ns?));
     measurement.prepare_ns = Some(own_ns.unwrap_or(by_device_ns));
     let Some(parts) = parts else {
         return;
     };
     measurement.import_ns = Some(parts.import_ns);
-    measurement.first_call_ns = Some(parts.first_call_ns);
+    measurement.first_call_ns = parts.first_call_ns;
     if !parts.unlisted.is_empty() {
         measurement.flags.push(Flag::UnlistedSource);
     }

@@ -156,9 +156,9 @@ pub(super) const STARTING: &[Column] = &[
     ),
     count(
         "import_ns",
-        "time of importing a function in Python and the library of its arrays, a part of \
-         prepare_ns (empty for other backends)",
-        "interpreter",
+        "of prepare_ns, the time of loading libraries: NVIDIA's that a program calls, or a function \
+         in Python and the library of its arrays (empty where there are none)",
+        "device",
     )
     .unit("ns")
     .group(Group::Program)

@@ -321,7 +321,7 @@ impl Python {
         state.preparation = state.preparation.take().or_else(|| {
             Some(Preparation {
                 import_ns: answer["import_ns"].as_u64()?,
-                first_call_ns: answer["first_ns"].as_u64()?,
+                first_call_ns: Some(answer["first_ns"].as_u64()?),
                 unlisted: unlisted.collect(),
             })
         });
