@@ -109,6 +109,40 @@ fn attention_conforms_on_tensor_cores() {
     }
 }
 
+/// Attention that a library has, as the shim's computes it: rows that are rounded before the call,
+/// and copied to f32 after it.
+#[test]
+fn attention_by_a_library_conforms() {
+    if !shim::is_here() {
+        return;
+    }
+    for (sizes, phases) in [
+        (
+            "batch=2 sequence=150 dimension=32 mask=causal",
+            &Phase::ALL[..],
+        ),
+        ("batch=2 sequence=70 dimension=64 heads=3", &Phase::ALL),
+        ("batch=1 sequence=129 dimension=128", &Phase::ALL),
+        (
+            "batch=2 sequence=40 dimension=8 heads=6 kv_heads=2 mask=causal",
+            &[Phase::Forward],
+        ),
+    ] {
+        let words = format!("attention {sizes} precision=bf16");
+        let (problem, _) = problem(&words);
+        let inputs = problem.generate(&InputKey([9; 32]));
+        for &phase in phases {
+            let canonical = CanonicalShape::default();
+            let program = problem.program("library", phase, &canonical, &cuda());
+            let program = program.unwrap_or_else(|refusal| panic!("{words}: {refusal:?}"));
+            let outputs = shim::run(&program, &inputs, &problem.outputs(phase), Mode::Fast);
+            let expected = problem.oracle(&inputs, phase);
+            let check = problem.check(&inputs, &outputs, &expected, phase);
+            assert!(check.passed(), "{words}: {phase}: {:?}", check.tensors);
+        }
+    }
+}
+
 #[test]
 fn patterns_conform_as_cuda_kernels() {
     if !shim::is_here() {
