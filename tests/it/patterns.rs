@@ -317,6 +317,14 @@ grid     = { pattern = ["scores", "weights", "full"] }
 [[case.attention.zip]]
 axes = { batch = [1, 3, 4], sequence = [1, 53, 256], dimension = [1, 7, 64] }
 
+[case.bf16]
+workload = "attention"
+backends = ["library", "compiled"]
+phases   = ["forward", "backward", "both"]
+grid     = { precision = "bf16", mask = ["none", "causal"] }
+[[case.bf16.zip]]
+axes = { batch = [1, 2, 4], heads = [1, 3, 2], sequence = [200, 77, 1024], dimension = [8, 64, 128] }
+
 [device]
 use = "cuda"
 
@@ -342,6 +350,12 @@ fn patterns_conform_on_a_gpu_in_the_precision_that_was_asked_for() {
     let products = rows
         .iter()
         .filter(|row| row["workload"] == "matmul" && row["status"] == "ok");
+    let by_library = |row: &&BTreeMap<String, String>| {
+        row["workload"] == "attention" && row["backend"] == "library" && row["status"] == "ok"
+    };
+    // Where cuDNN is found.
+    let attentions = rows.iter().filter(by_library).count();
+    assert!([0, 18].contains(&attentions), "{attentions}: {said}");
     let mut count = 0;
     for row in products {
         count += 1;

@@ -82,6 +82,22 @@ impl Descriptor {
         Ok(self)
     }
 
+    fn with_number(self, name: Name, number: Number) -> Result<Self, Fault> {
+        self.with(name, Type::CUDNN_TYPE_DATA_TYPE, &[number])
+    }
+
+    fn with_ints(self, name: Name, ints: &[i64]) -> Result<Self, Fault> {
+        self.with(name, Type::CUDNN_TYPE_INT64, ints)
+    }
+
+    fn with_flag(self, name: Name, is_set: bool) -> Result<Self, Fault> {
+        self.with(name, Type::CUDNN_TYPE_BOOLEAN, &[is_set])
+    }
+
+    fn with_handle(self, name: Name, dnn: &Dnn) -> Result<Self, Fault> {
+        self.with(name, Type::CUDNN_TYPE_HANDLE, &[dnn.handle()])
+    }
+
     fn with_parts(self, name: Name, parts: &[&Descriptor]) -> Result<Self, Fault> {
         let raw: Vec<_> = parts.iter().map(|part| part.raw).collect();
         self.with(name, Type::CUDNN_TYPE_BACKEND_DESCRIPTOR, &raw)
@@ -168,28 +184,14 @@ impl Graph {
     fn tensor(&mut self, number: Number, shape: Shape, held: Held) -> Result<Tensor, Fault> {
         let tensor = Tensor(self.tensors.len());
         let (extents, steps) = shape;
-        let int = Type::CUDNN_TYPE_INT64;
-        let bool = Type::CUDNN_TYPE_BOOLEAN;
         let made = Descriptor::new(Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR)?
-            .with(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, int, &[tensor.number()])?
-            .with(
-                Name::CUDNN_ATTR_TENSOR_DATA_TYPE,
-                Type::CUDNN_TYPE_DATA_TYPE,
-                &[number],
-            )?
-            .with(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, int, &extents)?
-            .with(Name::CUDNN_ATTR_TENSOR_STRIDES, int, &steps)?
-            .with(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, int, &[16i64])?
-            .with(
-                Name::CUDNN_ATTR_TENSOR_IS_VIRTUAL,
-                bool,
-                &[held == Held::Between],
-            )?
-            .with(
-                Name::CUDNN_ATTR_TENSOR_IS_BY_VALUE,
-                bool,
-                &[held == Held::Number],
-            )?
+            .with_ints(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, &[tensor.number()])?
+            .with_number(Name::CUDNN_ATTR_TENSOR_DATA_TYPE, number)?
+            .with_ints(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, &extents)?
+            .with_ints(Name::CUDNN_ATTR_TENSOR_STRIDES, &steps)?
+            .with_ints(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[16])?
+            .with_flag(Name::CUDNN_ATTR_TENSOR_IS_VIRTUAL, held == Held::Between)?
+            .with_flag(Name::CUDNN_ATTR_TENSOR_IS_BY_VALUE, held == Held::Number)?
             .finished()?;
         self.tensors.push(made);
         self.shapes.push(shape);
@@ -239,11 +241,7 @@ impl Graph {
     /// Products of matrices, with sums in f32.
     pub fn matmul_to(&mut self, a: Tensor, b: Tensor, to: Tensor) -> Result<(), Fault> {
         let how = Descriptor::new(Kind::CUDNN_BACKEND_MATMUL_DESCRIPTOR)?
-            .with(
-                Name::CUDNN_ATTR_MATMUL_COMP_TYPE,
-                Type::CUDNN_TYPE_DATA_TYPE,
-                &[FLOAT],
-            )?
+            .with_number(Name::CUDNN_ATTR_MATMUL_COMP_TYPE, FLOAT)?
             .finished()?;
         self.add(
             Kind::CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR,
@@ -320,11 +318,7 @@ impl Graph {
     pub fn index(&mut self, like: Tensor, dimension: i64) -> Result<Tensor, Fault> {
         let to = self.between(Number::CUDNN_DATA_INT32, self.extents(like))?;
         let how = pointwise(Pointwise::CUDNN_POINTWISE_GEN_INDEX, FLOAT)?
-            .with(
-                Name::CUDNN_ATTR_POINTWISE_AXIS,
-                Type::CUDNN_TYPE_INT64,
-                &[dimension],
-            )?
+            .with_ints(Name::CUDNN_ATTR_POINTWISE_AXIS, &[dimension])?
             .finished()?;
         self.add_pointwise(how, like, &[], to)?;
         Ok(to)
@@ -340,11 +334,7 @@ impl Graph {
                 Type::CUDNN_TYPE_REDUCTION_OPERATOR_TYPE,
                 &[mode],
             )?
-            .with(
-                Name::CUDNN_ATTR_REDUCTION_COMP_TYPE,
-                Type::CUDNN_TYPE_DATA_TYPE,
-                &[FLOAT],
-            )?
+            .with_number(Name::CUDNN_ATTR_REDUCTION_COMP_TYPE, FLOAT)?
             .finished()?;
         self.add(
             Kind::CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
@@ -381,11 +371,7 @@ impl Graph {
         let operations: Vec<&Descriptor> = self.operations.iter().collect();
         let graph = Descriptor::new(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?
             .with_parts(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &operations)?
-            .with(
-                Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE,
-                Type::CUDNN_TYPE_HANDLE,
-                &[dnn.handle()],
-            )?
+            .with_handle(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, dnn)?
             .finished()?;
         let found = Descriptor::new(Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)?
             .with_parts(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, &[&graph])?
@@ -418,11 +404,7 @@ fn pointwise(mode: Pointwise, number: Number) -> Result<Descriptor, Fault> {
             Type::CUDNN_TYPE_POINTWISE_MODE,
             &[mode],
         )?
-        .with(
-            Name::CUDNN_ATTR_POINTWISE_MATH_PREC,
-            Type::CUDNN_TYPE_DATA_TYPE,
-            &[number],
-        )
+        .with_number(Name::CUDNN_ATTR_POINTWISE_MATH_PREC, number)
 }
 
 /// Whether an engine says that its results may differ from run to run.
@@ -458,11 +440,7 @@ impl Plan {
             ));
         }
         let plan = Descriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?
-            .with(
-                Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE,
-                Type::CUDNN_TYPE_HANDLE,
-                &[dnn.handle()],
-            )?
+            .with_handle(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, dnn)?
             .with_parts(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, &[engine])?
             .finished()?;
         let needed = plan.get(
@@ -504,11 +482,7 @@ impl Plan {
         let pointers: Vec<*const c_void> = of_memory.chain(of_numbers).collect();
         let pointer = Type::CUDNN_TYPE_VOID_PTR;
         let pack = Descriptor::new(Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?
-            .with(
-                Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
-                Type::CUDNN_TYPE_INT64,
-                &tensors,
-            )?
+            .with_ints(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &tensors)?
             .with(
                 Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
                 pointer,

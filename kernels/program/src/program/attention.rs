@@ -213,3 +213,93 @@ impl Attention {
         self.sums_bytes() + scores + OTHER_SCRATCH_BYTES
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Library;
+    use crate::target::Target;
+
+    fn gradients() -> Attention {
+        let lies = Heads::dense(3, 200, 64);
+        Attention {
+            pass: AttentionPass::Gradients {
+                grad_out: lies,
+                out: lies,
+            },
+            batch: 2,
+            heads: 3,
+            queries: 200,
+            keys: 200,
+            width: 64,
+            scale: Scale::default(),
+            is_causal: false,
+            q: lies,
+            k: lies,
+            v: lies,
+        }
+    }
+
+    #[test]
+    fn operands_are_as_long_as_they_lie() {
+        let elements = 2 * 3 * 200 * 64;
+        let call = gradients();
+        let sums = 2 * 3 * 200;
+        let lens = Library::Attention(call).operand_lens();
+        let [q, k, v, grad_out] = [elements; 4];
+        assert_eq!(
+            lens,
+            [&[q, k, v, grad_out, sums, elements], &[elements; 3][..]].concat()
+        );
+        // Rows of all heads beside each other.
+        let beside = Heads {
+            batch_step: 200 * 192,
+            head_step: 64,
+            row_step: 192,
+        };
+        assert_eq!(beside.span(call.of_queries()), elements);
+        let shared = Heads {
+            head_step: 0,
+            ..Heads::dense(1, 200, 64)
+        };
+        let forward = Attention {
+            pass: AttentionPass::Forward { with_sums: true },
+            k: shared,
+            v: shared,
+            ..call
+        };
+        let of_keys = 2 * 200 * 64;
+        let lens = Library::Attention(forward).operand_lens();
+        assert_eq!(lens, [elements, of_keys, of_keys, elements, sums]);
+        assert_eq!(Library::Attention(forward).read_count(), 3);
+    }
+
+    #[test]
+    fn gradients_have_scratch_memory_for_all_scores() {
+        let gpu = Target::Cuda {
+            arch: "sm_90a".to_owned(),
+        };
+        let bytes = |call| 4 * Library::Attention(call).scratch(&gpu);
+        let call = gradients();
+        let scores = 2 * 2 * 3 * 256 * 256;
+        assert!(call.sums_bytes() >= 4 * 2 * 3 * 200 && call.sums_bytes().is_multiple_of(256));
+        assert!(bytes(call) >= call.sums_bytes() + scores);
+        let forward = Attention {
+            pass: AttentionPass::Forward { with_sums: false },
+            ..call
+        };
+        assert!(bytes(forward) + scores <= bytes(call) && forward.sums_bytes() == 0);
+    }
+
+    #[test]
+    fn rows_begin_at_multiples_of_16_bytes() {
+        let call = gradients();
+        assert_eq!(call.refusal(), None);
+        let narrow = Heads {
+            row_step: 100,
+            ..call.q
+        };
+        let refusal = Attention { q: narrow, ..call }.refusal().unwrap();
+        assert!(refusal.contains("16 bytes"), "{refusal}");
+    }
+}
