@@ -109,6 +109,40 @@ fn attention_conforms_on_tensor_cores() {
     }
 }
 
+/// Attention that a library has, as the shim's computes it: rows that are rounded before the call,
+/// and copied to f32 after it.
+#[test]
+fn attention_by_a_library_conforms() {
+    if !shim::is_here() {
+        return;
+    }
+    for (sizes, phases) in [
+        (
+            "batch=2 sequence=150 dimension=32 mask=causal",
+            &Phase::ALL[..],
+        ),
+        ("batch=2 sequence=70 dimension=64 heads=3", &Phase::ALL),
+        ("batch=1 sequence=129 dimension=128", &Phase::ALL),
+        (
+            "batch=2 sequence=40 dimension=8 heads=6 kv_heads=2 mask=causal",
+            &[Phase::Forward],
+        ),
+    ] {
+        let words = format!("attention {sizes} precision=bf16");
+        let (problem, _) = problem(&words);
+        let inputs = problem.generate(&InputKey([9; 32]));
+        for &phase in phases {
+            let canonical = CanonicalShape::default();
+            let program = problem.program("library", phase, &canonical, &cuda());
+            let program = program.unwrap_or_else(|refusal| panic!("{words}: {refusal:?}"));
+            let outputs = shim::run(&program, &inputs, &problem.outputs(phase), Mode::Fast);
+            let expected = problem.oracle(&inputs, phase);
+            let check = problem.check(&inputs, &outputs, &expected, phase);
+            assert!(check.passed(), "{words}: {phase}: {:?}", check.tensors);
+        }
+    }
+}
+
 #[test]
 fn patterns_conform_as_cuda_kernels() {
     if !shim::is_here() {
@@ -283,6 +317,14 @@ grid     = { pattern = ["scores", "weights", "full"] }
 [[case.attention.zip]]
 axes = { batch = [1, 3, 4], sequence = [1, 53, 256], dimension = [1, 7, 64] }
 
+[case.bf16]
+workload = "attention"
+backends = ["library", "compiled"]
+phases   = ["forward", "backward", "both"]
+grid     = { precision = "bf16", mask = ["none", "causal"] }
+[[case.bf16.zip]]
+axes = { batch = [1, 2, 4], heads = [1, 3, 2], sequence = [200, 77, 1024], dimension = [8, 64, 128] }
+
 [device]
 use = "cuda"
 
@@ -308,6 +350,12 @@ fn patterns_conform_on_a_gpu_in_the_precision_that_was_asked_for() {
     let products = rows
         .iter()
         .filter(|row| row["workload"] == "matmul" && row["status"] == "ok");
+    let by_library = |row: &&BTreeMap<String, String>| {
+        row["workload"] == "attention" && row["backend"] == "library" && row["status"] == "ok"
+    };
+    // Where cuDNN is found.
+    let attentions = rows.iter().filter(by_library).count();
+    assert!([0, 18].contains(&attentions), "{attentions}: {said}");
     let mut count = 0;
     for row in products {
         count += 1;

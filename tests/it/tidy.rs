@@ -16,12 +16,12 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 93_000),
-    ("kernels/program/src", 4050),
-    ("kernels/compiler/src", 30500),
+    ("src", 94_500),
+    ("kernels/program/src", 4400),
+    ("kernels/compiler/src", 31_000),
     ("kernels/workloads/src", 18400),
     ("cache/src", 6200),
-    ("tests/it", 23_200),
+    ("tests/it", 23_300),
 ];
 
 /// Private words for things that the field has names for, and these names.

@@ -21,10 +21,10 @@ mod vectorised;
 
 pub use parameters::{Parameters, Value};
 pub use program::{
-    ADJACENT_ALIGNMENT, Activation, Arg, Binding, Buffer, BufferId, Conv2d, ConvPass, Foreign,
-    Geometry, Index, Kernel, KernelId, KernelSource, Language, Library, Matmul, Matrix, Precision,
-    Program, Role, Rows, Runner, Scalar, Scale, SourceFile, Step, Term, Totals, Touched,
-    UserOptions, View,
+    ADJACENT_ALIGNMENT, Activation, Arg, Attention, AttentionPass, Binding, Buffer, BufferId,
+    Conv2d, ConvPass, Foreign, Geometry, Heads, Index, Kernel, KernelId, KernelSource, Language,
+    Library, Matmul, Matrix, Precision, Program, Role, Rows, Runner, Scalar, Scale, SourceFile,
+    Step, Term, Totals, Touched, UserOptions, View,
 };
 pub use tensor::{Data, Dtype, Element, Tensor, Tensors};
 pub use vectorised::vectorised;

@@ -227,6 +227,7 @@ impl<C: Computation> GraphProblem<C> {
             target,
             canonical,
             precision: self.computation.precision(),
+            by_library: false,
         }
     }
 

@@ -146,6 +146,7 @@ fn compiled(
         target,
         canonical: &[],
         precision,
+        by_library: false,
     });
     let totals = program?.totals();
     Ok((totals.launches, totals.read_bytes + totals.written_bytes))

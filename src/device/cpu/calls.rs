@@ -15,6 +15,9 @@ pub fn refusal(library: &Library) -> Option<String> {
             let is_plain = !call.has_bias && call.activation == Activation::None;
             (call.precision, is_plain)
         }
+        Library::Attention(_) => {
+            return Some("attention by a library is computed on GPUs only, by cuDNN".to_owned());
+        }
     };
     if precision != Precision::F32 {
         let name = precision.name();
@@ -28,6 +31,7 @@ pub fn run(library: &Library, args: Addresses<'_>) {
     match library {
         Library::Matmul(call) => matmul(call, args),
         Library::Conv2d(call) => conv2d(call, args),
+        Library::Attention(_) => unreachable!("refused"),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use sweeper_program::{Arg, Kernel, KernelId, Library, Program, Step};
 
+use super::attention::Fused;
 use super::blas::{Blas, Product};
 use super::dnn::{Convolution, Dnn};
 use super::driver::Fault;
@@ -21,6 +22,8 @@ pub enum Callable {
     Product(Box<Product>),
     /// A convolution by cuDNN.
     Convolution(Box<Convolution>),
+    /// An attention by cuDNN.
+    Attention(Box<Fused>),
 }
 
 /// NVIDIA's libraries, as far as they were needed.
@@ -58,7 +61,7 @@ impl Vendor {
         let blas = self.blas.as_ref().map_or(0, |held| held.open_ns);
         let dnn = self.dnn.as_ref().map_or(0, |held| held.open_ns);
         blas * u64::from(calls(|library| matches!(library, Library::Matmul(_))))
-            + dnn * u64::from(calls(|library| matches!(library, Library::Conv2d(_))))
+            + dnn * u64::from(calls(|library| !matches!(library, Library::Matmul(_))))
     }
 
     /// Prepares a call of a program.
@@ -96,20 +99,26 @@ impl Vendor {
                 Ok(Callable::Product(Box::new(product)))
             }
             Library::Conv2d(call) => {
-                let dnn = match &self.dnn {
-                    Some(held) => Rc::clone(&held.handle),
-                    None => {
-                        let opened = Open::timed(|| {
-                            Nvidia::Cudnn.load().map_err(Fault::refused)?;
-                            Dnn::open(stream)
-                        })?;
-                        Rc::clone(&self.dnn.insert(opened).handle)
-                    }
-                };
-                let convolution = Convolution::new(&dnn, call, scratch_bytes)?;
+                let convolution = Convolution::new(&self.dnn(stream)?, call, scratch_bytes)?;
                 Ok(Callable::Convolution(Box::new(convolution)))
             }
+            Library::Attention(call) => {
+                let fused = Fused::new(&self.dnn(stream)?, call, scratch_bytes)?;
+                Ok(Callable::Attention(Box::new(fused)))
+            }
         }
+    }
+
+    /// cuDNN, which is opened when it is first needed.
+    fn dnn(&mut self, stream: *mut c_void) -> Result<Rc<Dnn>, Fault> {
+        if let Some(held) = &self.dnn {
+            return Ok(Rc::clone(&held.handle));
+        }
+        let opened = Open::timed(|| {
+            Nvidia::Cudnn.load().map_err(Fault::refused)?;
+            Dnn::open(stream)
+        })?;
+        Ok(Rc::clone(&self.dnn.insert(opened).handle))
     }
 }
 
@@ -132,24 +141,16 @@ fn launches_of(program: &Program, kernel: KernelId) -> Vec<&[Arg]> {
     launches
 }
 
-/// Operands that a call reads, before those that it writes.
-fn reads(library: &Library) -> usize {
-    2 + usize::from(match library {
-        Library::Matmul(call) => call.has_bias,
-        Library::Conv2d(call) => call.has_bias,
-    })
-}
-
 /// Checks that a launch has the arguments of its call, each as long as the call reads or writes.
 fn check_library_launch(library: &Library, args: &[Arg]) -> Result<(), Fault> {
-    let reads = reads(library);
+    let reads = library.read_count();
     let wanted = library.operand_lens();
     let is_right = |(index, arg): (usize, &Arg)| match arg {
         Arg::Read(view) => index < reads && view.len >= wanted[index],
         Arg::Write(view) => index >= reads && wanted.get(index).is_none_or(|len| view.len >= *len),
         Arg::Int(_) | Arg::Float(_) | Arg::Scalar(_) => false,
     };
-    let count = reads + 1;
+    let count = wanted.len();
     if (count..=count + 1).contains(&args.len()) && args.iter().enumerate().all(is_right) {
         return Ok(());
     }
@@ -161,7 +162,7 @@ fn check_library_launch(library: &Library, args: &[Arg]) -> Result<(), Fault> {
 
 /// Bytes of a launch's scratch memory, its last argument; 0 where it has none.
 fn scratch(program: &Program, library: &Library, args: &[Arg]) -> usize {
-    match args.get(reads(library) + 1) {
+    match args.get(library.operand_lens().len()) {
         Some(Arg::Write(view)) => view.len * program.buffers[view.buffer.0].dtype.size_bytes(),
         _ => 0,
     }

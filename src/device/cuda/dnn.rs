@@ -36,6 +36,11 @@ impl Dnn {
         unsafe { dnn::set_stream(handle, stream.cast()) }.map_err(said("opening cuDNN"))?;
         Ok(Rc::new(dnn))
     }
+
+    /// The library's own handle, valid as long as `self`.
+    pub fn handle(&self) -> sys::cudnnHandle_t {
+        self.handle
+    }
 }
 
 impl Drop for Dnn {

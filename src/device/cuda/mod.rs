@@ -34,6 +34,8 @@ pub mod staging;
 pub mod module;
 pub mod blas;
 pub mod dnn;
+pub mod operation_graph;
+pub mod attention;
 pub mod calls;
 pub mod libraries;
 pub mod gate;

@@ -120,6 +120,9 @@ impl<'a> Runner<'a> {
                     Callable::Convolution(convolution) => {
                         convolution.launch(&self.operands(args, iterations))?;
                     }
+                    Callable::Attention(attention) => {
+                        attention.launch(&self.operands(args, iterations))?;
+                    }
                 },
                 Step::Copy { from, to } => self.copy(from, to, iterations)?,
                 Step::Fill { view, value } => self.fill(view, *value, iterations)?,

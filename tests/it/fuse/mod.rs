@@ -34,6 +34,7 @@ fn request<'a>(named: &'a Named, phase: Phase, policy: Policy, target: &'a Targe
         target,
         canonical: &[],
         precision: Precision::F32,
+        by_library: false,
     }
 }
 

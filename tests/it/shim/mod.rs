@@ -12,8 +12,8 @@ use sweeper::device::cpu::arena::tensor_of;
 use sweeper::device::cpu::run::check_writes_are_exclusive;
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{
-    Arg, Binding, Dtype, Kernel, KernelSource, Library, Precision, Program, Scalar, Step, Tensors,
-    View,
+    Arg, Attention, AttentionPass, Binding, Dtype, Heads, Kernel, KernelSource, Library, Precision,
+    Program, Scalar, Step, Tensors, View,
 };
 
 use crate::support::Made;
@@ -297,6 +297,7 @@ impl Encoder<'_> {
                 self.word(u64::from(call.has_bias));
                 self.word(call.activation as u64);
             }
+            Library::Attention(call) => self.attention(call),
         }
         let (operands, scratch) = args.split_at(library.operand_lens().len());
         for arg in operands {
@@ -310,6 +311,36 @@ impl Encoder<'_> {
                 self.view(view, iterations);
             }
             _ => self.word(0),
+        }
+    }
+
+    /// What is computed of an attention, its sizes, and how operands lie.
+    fn attention(&mut self, call: &Attention) {
+        self.word(5);
+        let none = Heads::dense(0, 0, 0);
+        let (is_gradient, with_sums, [grad_out, out]) = match call.pass {
+            AttentionPass::Forward { with_sums } => (false, with_sums, [none; 2]),
+            AttentionPass::Gradients { grad_out, out } => (true, false, [grad_out, out]),
+        };
+        for flag in [is_gradient, with_sums, call.is_causal] {
+            self.word(u64::from(flag));
+        }
+        let heads = [call.heads, call.key_heads()];
+        for size in [
+            call.batch,
+            heads[0],
+            heads[1],
+            call.queries,
+            call.keys,
+            call.width,
+        ] {
+            self.word(size as u64);
+        }
+        self.word(u64::from(call.scale.get().to_bits()));
+        for lies in [call.q, call.k, call.v, grad_out, out] {
+            for step in [lies.batch_step, lies.head_step, lies.row_step] {
+                self.word(step as u64);
+            }
         }
     }
 

@@ -525,11 +525,14 @@ static void conv2d(const std::vector<Buffer> &buffers, Input &in) {
         out[i] = activate(activation, sums[i] + (bias ? bias[i / (high * wide) % outs] : 0));
 }
 
+#include "shim_attention.h"
+
 static void step(const std::vector<Buffer> &buffers, Input &in) {
     const uint64_t kind = in.word();
     if (kind == 0) return launch(buffers, in);
     if (kind == 3) return matmul(buffers, in);
     if (kind == 4) return conv2d(buffers, in);
+    if (kind == 5) return attention(buffers, in);
     char *to = view(buffers, in);
     if (kind == 1) {
         const char *from = view(buffers, in);

@@ -1,4 +1,5 @@
-//! Operands of products in bf16: copies of f32 memory, rounded to the nearest.
+//! Operands of products in bf16: copies of f32 memory, rounded to the nearest; and copies in f32 of
+//! results that a library stores in bf16.
 //!
 //! A library that is asked for bf16 on operands in f32 may as well compute in tf32, and does.
 //! Operands that are bf16 in memory leave it no choice. Copies of given tensors are made in the
@@ -24,16 +25,23 @@ static FILES: [SourceFile; 3] = [
     CUDA_H,
 ];
 
+static WIDEN_FILES: [SourceFile; 3] = [
+    SourceFile::embedded("widen.cu", include_str!("widen.cu")),
+    BF16_H,
+    CUDA_H,
+];
+
 /// Threads of a block, and blocks of an array, at most: each thread rounds many elements, four at a
 /// time, and shorter arrays leave few blocks of the launch without work.
 const THREADS: u32 = 256;
 const BLOCKS: usize = 288;
 
-/// Arrays that a launch rounds, at most.
+/// Arrays that a launch rounds, or copies to f32, at most.
 const MAX_JOBS: usize = 32;
 
-/// The function.
+/// The functions.
 const ENTRY: &str = "round_to_bf16";
+const WIDEN_ENTRY: &str = "widen_from_bf16";
 
 /// The nodes that are bf16 in memory: all that may be, but for operands of calls that take f32.
 pub(super) fn in_memory(plan: &Plan, request: &Request<'_>) -> BTreeSet<NodeId> {
@@ -69,12 +77,12 @@ pub(super) fn rounded(plan: &Plan, call: &Library, lies: &[Lies]) -> Vec<NodeId>
     nodes
 }
 
-/// The kernel that rounds so many arrays.
-fn kernel(jobs: usize) -> Kernel {
+/// The kernel that copies so many arrays.
+fn kernel((files, entry): Copies, jobs: usize) -> Kernel {
     Kernel::Compiled(KernelSource {
         language: Language::Cuda,
-        files: Cow::Borrowed(&FILES),
-        entry: ENTRY.into(),
+        files: Cow::Borrowed(files),
+        entry: entry.into(),
         defines: vec![KernelSource::define("EACH_JOB", each_job(jobs))],
         user: None,
     })
@@ -91,15 +99,35 @@ pub fn rounds_factors(held: &Kernel) -> bool {
     held.name() == ENTRY
 }
 
-/// Launches over pairs of views of as many elements, f32 and bf16; each with its kernel. There are
-/// two kernels, for one array and for up to [`MAX_JOBS`], so that models of any depth share them.
-pub(super) fn launches(jobs: &[(View, View)]) -> Vec<(Kernel, Geometry, Vec<Arg>)> {
-    let places = if jobs.len() > 1 { MAX_JOBS } else { 1 };
-    let chunks = jobs.chunks(places);
-    chunks.map(|jobs| launch(jobs, places)).collect()
+/// Whether a kernel only copies results of a library from bf16 to f32.
+pub fn widens_results(held: &Kernel) -> bool {
+    held.name() == WIDEN_ENTRY
 }
 
-fn launch(jobs: &[(View, View)], places: usize) -> (Kernel, Geometry, Vec<Arg>) {
+/// A source, and its function.
+type Copies = (&'static [SourceFile], &'static str);
+
+/// A kernel, with the geometry and the arguments of its launch.
+type Launch = (Kernel, Geometry, Vec<Arg>);
+
+/// Launches over pairs of views of as many elements, f32 and bf16; each with its kernel. There are
+/// two kernels, for one array and for up to [`MAX_JOBS`], so that models of any depth share them.
+pub(super) fn launches(jobs: &[(View, View)]) -> Vec<Launch> {
+    all((&FILES, ENTRY), jobs)
+}
+
+/// As [`launches`], of bf16 and f32: copies in the other direction.
+pub(super) fn widening(jobs: &[(View, View)]) -> Vec<Launch> {
+    all((&WIDEN_FILES, WIDEN_ENTRY), jobs)
+}
+
+fn all(copies: Copies, jobs: &[(View, View)]) -> Vec<Launch> {
+    let places = if jobs.len() > 1 { MAX_JOBS } else { 1 };
+    let chunks = jobs.chunks(places);
+    chunks.map(|jobs| launch(copies, jobs, places)).collect()
+}
+
+fn launch(copies: Copies, jobs: &[(View, View)], places: usize) -> Launch {
     let longest = jobs.iter().map(|(from, _)| from.len).max().unwrap_or(0);
     let blocks = longest.div_ceil(THREADS as usize).min(BLOCKS);
     let mut geometry = Geometry::linear(blocks as u32, THREADS);
@@ -112,5 +140,9 @@ fn launch(jobs: &[(View, View)], places: usize) -> (Kernel, Geometry, Vec<Arg>) 
     let unused = vec![Arg::UNUSED; 3 * (places - jobs.len())];
     let args = jobs.iter().flat_map(of_job).chain(unused);
     let end = Arg::Int(Index::from(jobs.len()));
-    (kernel(places), geometry, args.chain([end]).collect())
+    (
+        kernel(copies, places),
+        geometry,
+        args.chain([end]).collect(),
+    )
 }

@@ -62,7 +62,7 @@ mod waits;
 
 use std::collections::BTreeSet;
 
-pub use bf16::rounds_factors;
+pub use bf16::{rounds_factors, widens_results};
 pub use replay::{Replay, replay};
 
 use crate::graph::{Graph, NodeId, Output};
@@ -105,6 +105,8 @@ pub struct Request<'a> {
     pub canonical: &'a [Bounded],
     /// Precision of products.
     pub precision: Precision,
+    /// Whether attention is a call of a library, not of kernels of ours.
+    pub by_library: bool,
 }
 
 /// The program of a graph.
@@ -178,8 +180,8 @@ fn passes(
         see("reductions", &laid_out(&whole)?);
         (whole, _) = rewrite::apply(&whole, algebra::RULES);
         see("algebra", &laid_out(&whole)?);
-        if attention::has_kernels(request) {
-            whole = attention::recognize(&whole, request);
+        if request.by_library || attention::has_kernels(request) {
+            whole = attention::recognize(&whole, request)?;
             see("attention", &laid_out(&whole)?);
         }
         if request.phase == Phase::Forward {

@@ -80,6 +80,7 @@ impl Panels {
                 };
                 (Library::Conv2d(call), rows * self.elements[1])
             }
+            Library::Attention(_) => unreachable!("it is computed whole"),
         }
     }
 }
@@ -141,7 +142,7 @@ pub(super) fn panels(plan: &Plan, task: TaskId, loops: &Loops) -> Option<Panels>
             let rows = (PANEL_BYTES / 4 / n).max(MIN_ROWS).next_multiple_of(16);
             (m, [n, a.row_step], rows)
         }
-        Library::Matmul(_) => return None,
+        Library::Matmul(_) | Library::Attention(_) => return None,
         Library::Conv2d(call) => {
             let [height, width] = call.out_picture();
             let given = call.channels_in * call.picture[0] * call.picture[1];

@@ -97,6 +97,9 @@ pub struct Attention {
     /// True if rows of the value are those of all heads beside each other: of shape
     /// (.., S, heads, E), not (.., heads, S, E).
     pub is_by_rows: bool,
+    /// True if gradients have `out` in place of `delta`, which is computed from it: libraries do
+    /// that themselves.
+    pub takes_out: bool,
 }
 
 /// A value of an attention. Shapes: queries (.., S, D), keys (.., T, D), values (.., T, E).

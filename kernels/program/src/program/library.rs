@@ -1,11 +1,12 @@
 //! Calls of a vendor's or a well-kept library: the request of a program, not its implementation.
 //!
 //! A launch of such a kernel has the call's operands as arguments and no geometry: a CPU computes
-//! products with the crate `gemm-f32`, a GPU with cuBLASLt, convolutions with cuDNN.
+//! products with the crate `gemm-f32`, a GPU with cuBLASLt, convolutions and attention with cuDNN.
 
 use serde::{Serialize, Serializer};
 
 use super::Geometry;
+use super::attention::Attention;
 use crate::target::Target;
 use crate::tensor::Dtype;
 
@@ -234,6 +235,8 @@ pub enum Library {
     Matmul(Matmul),
     /// A convolution.
     Conv2d(Conv2d),
+    /// An attention.
+    Attention(Attention),
 }
 
 impl Library {
@@ -242,6 +245,16 @@ impl Library {
         match self {
             Library::Matmul(_) => "library.matmul",
             Library::Conv2d(_) => "library.conv2d",
+            Library::Attention(_) => "library.attention",
+        }
+    }
+
+    /// Operands that a launch reads, its first arguments; those that follow are written.
+    pub fn read_count(&self) -> usize {
+        match self {
+            Library::Matmul(call) => 2 + usize::from(call.has_bias),
+            Library::Conv2d(call) => 2 + usize::from(call.has_bias),
+            Library::Attention(call) => call.reads().len(),
         }
     }
 
@@ -275,6 +288,7 @@ impl Library {
                     .chain([result])
                     .collect()
             }
+            Library::Attention(call) => [call.reads(), call.writes()].concat(),
         }
     }
 
@@ -285,8 +299,11 @@ impl Library {
         const GPU: usize = GPU_SCRATCH_BYTES / Dtype::F32.size_bytes();
         match (self, target) {
             (Library::Conv2d(call), Target::Cpu) => call.scratch(),
-            (Library::Matmul(_), Target::Cpu) => 0,
+            (Library::Matmul(_) | Library::Attention(_), Target::Cpu) => 0,
             (Library::Matmul(call), Target::Cuda { .. }) if !call.gains_from_scratch() => 0,
+            (Library::Attention(call), Target::Cuda { .. }) => {
+                call.scratch_bytes().div_ceil(Dtype::F32.size_bytes())
+            }
             (_, Target::Cuda { .. }) => GPU,
         }
     }
@@ -297,7 +314,7 @@ impl Library {
     pub fn scratch_traffic(&self, target: &Target) -> usize {
         match (self, target) {
             (Library::Conv2d(call), Target::Cpu) => call.batch * call.scratch(),
-            (Library::Matmul(_), _) | (_, Target::Cuda { .. }) => 0,
+            (Library::Matmul(_) | Library::Attention(_), _) | (_, Target::Cuda { .. }) => 0,
         }
     }
 

@@ -3,6 +3,7 @@
 //! A program is plain data. Launches per iteration, bytes moved, memory by category, the kernels to
 //! compile: all of it follows without running anything, and without expanding a loop.
 
+mod attention;
 mod foreign;
 mod index;
 mod library;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::builtin::Builtin;
 use crate::tensor::Dtype;
 
+pub use attention::{Attention, AttentionPass, Heads};
 pub use foreign::{Foreign, Runner};
 pub use index::{Index, Term};
 pub use library::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision, Scale};

@@ -208,6 +208,7 @@ impl GraphDispatcher {
                 target: &target,
                 canonical: &bounds,
                 precision,
+                by_library: false,
             })?;
             Ok(names.renamed(program, &made))
         })

@@ -226,7 +226,7 @@ impl<E: Evaluated> Computation for E {
     }
 
     /// The program of library calls alone: a library has the problem if no code is left to generate
-    /// except copies of factors in the requested precision.
+    /// except copies of operands and results in the number formats that it takes and yields.
     fn by_library(&self, name: &str, phase: Phase, target: &Target) -> Result<Program, Refusal> {
         let built =
             Evaluated::build(self).map_err(|error| Refusal::Undefined(error.to_string()))?;
@@ -238,9 +238,11 @@ impl<E: Evaluated> Computation for E {
             target,
             canonical: &[],
             precision: Evaluated::precision(self),
+            by_library: true,
         })?;
-        let is_call =
-            |kernel: &Kernel| matches!(kernel, Kernel::Library(_)) || fuse::rounds_factors(kernel);
+        let is_copy =
+            |kernel: &Kernel| fuse::rounds_factors(kernel) || fuse::widens_results(kernel);
+        let is_call = |kernel: &Kernel| matches!(kernel, Kernel::Library(_)) || is_copy(kernel);
         if program.kernels.iter().all(is_call) {
             return Ok(program);
         }

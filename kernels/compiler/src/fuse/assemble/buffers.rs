@@ -74,6 +74,31 @@ impl Assembly<'_> {
         needs
     }
 
+    /// Memory of attention by a library: operands are read in bf16, and as they are where they are
+    /// rounded from that; results are stored in bf16, and copied to what is read in f32.
+    fn needs_of_fused(
+        &self,
+        position: usize,
+        fused: &attention::Fused,
+    ) -> Vec<(Need, usize, Dtype)> {
+        let of = |source: Source| {
+            let (id, dtype) = match source {
+                Source::Rounded(id) => (id, Dtype::Bf16),
+                Source::Node(id) | Source::Partials(id) => (id, self.plan.dtype_in_memory(id)),
+            };
+            let elements = self.plan.graph.node(id).elements();
+            (Need::Of(source), elements, dtype)
+        };
+        let rounded = fused.rounded.iter().filter(|&&id| !self.is_rounded(id));
+        let exact = rounded.chain(&fused.widened).map(|&id| Source::Node(id));
+        let operands = (0..fused.reads.len()).map(|at| fused.source(at));
+        let sources = operands.chain(fused.stores.iter().copied()).chain(exact);
+        sources
+            .map(of)
+            .chain(self.scratch(position, &fused.call))
+            .collect()
+    }
+
     /// Memory that the step at a position uses, with its elements and type; `packed` are the
     /// operands that steps before it have packed.
     fn needs(
@@ -126,6 +151,7 @@ impl Assembly<'_> {
                 }
                 needs
             }
+            Made::Fused(fused) => self.needs_of_fused(position, fused),
             Made::Scatter(node, lies) => {
                 let operands = lies.iter().map(|lies| of_node(lies.base));
                 operands.chain([of_node(*node)]).collect()

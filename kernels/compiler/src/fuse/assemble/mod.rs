@@ -34,6 +34,8 @@ enum Made {
     Call(Library, Vec<library::Lies>, usize, NodeId),
     Scatter(NodeId, Vec<library::Lies>),
     Attention(Box<attention::Call>, KernelId),
+    /// Attention by a library.
+    Fused(Box<attention::Fused>),
 }
 
 /// Memory that a step needs, and how it uses it.
@@ -375,6 +377,11 @@ impl Assembly<'_> {
         if let Op::Attention(_) = self.plan.graph.node(node).op {
             let call = attention::Call::new(self.plan, tasks, self.request);
             let mut call = call.ok_or_else(unreadable)?;
+            if self.request.by_library {
+                let read = |id| self.forms.stored(id);
+                let fused = attention::Fused::new(&call, self.plan, read)?;
+                return Ok(Made::Fused(Box::new(fused)));
+            }
             call.store_rounded(|id| self.forms.stored(id));
             call.read_in_place(|id| self.operand_of_attention(id).1 == Dtype::Bf16);
             let kernel = self.kernel_once(call.kernel(self.request.target));
@@ -400,6 +407,7 @@ impl Assembly<'_> {
                 }
                 (call.has_bias, call.activation) = (bias.is_some() || zeros > 0, activation);
             }
+            Library::Attention(_) => {}
         }
         lies.extend(bias);
         // The call yields its last operation.

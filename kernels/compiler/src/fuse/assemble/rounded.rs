@@ -9,7 +9,7 @@ use crate::fuse::body::Source;
 use crate::fuse::lower::{Loops, Memory};
 use crate::fuse::memory::Lifetime;
 use crate::fuse::plan::{Members, Origin};
-use crate::fuse::{Policy, bf16, library};
+use crate::fuse::{Policy, attention, bf16, library};
 use crate::graph::{NodeId, Op};
 use crate::nest::{Operand, OperandId, Store};
 use sweeper_program::Precision;
@@ -149,15 +149,22 @@ impl Assembly<'_> {
         }
     }
 
-    /// Matrices of attention that are computed: its kernels round those that are given themselves.
+    /// Matrices of attention that are computed, and for a library those that are given, too:
+    /// kernels of ours round these themselves.
     fn rounded_for_attention(&self, tasks: &Members) -> Vec<NodeId> {
         const MATRICES: usize = 4;
+        let by_library = self.request.by_library;
+        let is_read = |at: usize| at < MATRICES || (by_library && attention::is_matrix(at));
         let nodes = tasks.iter().map(|&task| self.plan.tasks[task].node);
-        let operands = nodes.flat_map(|id| self.plan.graph.node(id).operands.iter().take(MATRICES));
-        let mut bases: Vec<NodeId> = operands.map(|&operand| self.plan.base(operand)).collect();
+        let operands = nodes.flat_map(|id| {
+            let operands = self.plan.graph.node(id).operands.iter().enumerate();
+            operands.filter(|&(at, _)| is_read(at))
+        });
+        let bases = operands.map(|(_, &operand)| self.plan.base(operand));
+        let mut bases: Vec<NodeId> = bases.collect();
         bases.retain(|&id| {
             let is_given = matches!(self.plan.graph.node(id).op, Op::Input(_));
-            !is_given && !self.plan.in_bf16.contains(&id)
+            (by_library || !is_given) && !self.plan.in_bf16.contains(&id)
         });
         bases
     }
@@ -223,6 +230,7 @@ pub(super) fn stored_rounded(made: &Made) -> Vec<NodeId> {
         }
         Made::Panels(loops, ..) => loops.memory.iter().map(source).collect(),
         Made::Attention(call, _) => call.stores().collect(),
+        Made::Fused(fused) => fused.stores.clone(),
         Made::Elsewhere | Made::Call(..) | Made::Scatter(..) => vec![],
     };
     let rounded = sources.into_iter().filter_map(|source| match source {

@@ -50,6 +50,7 @@ impl Assembly<'_> {
                 self.call_steps(position, call, (lies, *zeros, *node))
             }
             Made::Attention(call, kernel) => self.attention(position, call, *kernel),
+            Made::Fused(fused) => self.fused(position, fused),
             Made::Scatter(node, lies) => {
                 let views: Vec<View> = lies
                     .iter()
@@ -137,6 +138,32 @@ impl Assembly<'_> {
             geometry: call.geometry(self.request.target),
             args,
         });
+        steps
+    }
+
+    /// Attention by a library, between copies of its operands in bf16 and of its results in f32.
+    fn fused(&mut self, position: usize, fused: &attention::Fused) -> Vec<Step> {
+        let mut steps = self.round(&fused.rounded);
+        let read = fused.reads.iter().enumerate().map(|(at, lies)| {
+            let need = Need::Of(fused.source(at));
+            let elements = self.plan.graph.node(lies.base).elements();
+            Arg::Read(of_elements(
+                self.view(need, lies.start, lies.span),
+                elements,
+            ))
+        });
+        let stored = fused.stores.iter();
+        let written = stored.map(|&source| Arg::Write(self.view_of(Need::Of(source))));
+        let scratch = self.scratch_of(&fused.call, self.view_of(Need::Scratch(position)));
+        let args = read.chain(written).chain([scratch]).collect();
+        steps.push(self.call(fused.call, args));
+        let forms = |&id: &NodeId| {
+            let view = |source: Source| self.view_of(Need::Of(source));
+            (view(Source::Rounded(id)), view(Source::Node(id)))
+        };
+        let jobs: Vec<(View, View)> = fused.widened.iter().map(forms).collect();
+        let widen = bf16::widening(&jobs).into_iter();
+        steps.extend(widen.map(|made| self.launch_of(made)));
         steps
     }
 

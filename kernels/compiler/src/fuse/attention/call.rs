@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::cuda;
 use super::hopper::{self, Packed};
+use super::{by_library, cuda};
 use crate::fuse::Request;
 use crate::fuse::access;
 use crate::fuse::body::Source;
@@ -33,9 +33,16 @@ const CPU_LANES: usize = 16;
 /// Leading dimensions of an operand, at most: the others are merged.
 const LEADING: usize = 3;
 
-/// Operands that are matrices: queries, keys, values and the gradient of the result. Others are
-/// numbers of rows.
-const MATRICES: usize = 4;
+/// Positions of a call's operands. The last one of gradients is `delta`, or `out` for a library.
+pub(super) const Q: usize = 0;
+pub(super) const K: usize = 1;
+pub(super) const V: usize = 2;
+pub(super) const GRAD_OUT: usize = 3;
+pub(super) const LOG_SUM_EXP: usize = 4;
+pub(super) const LAST: usize = 5;
+
+/// Operands before this one are matrices: queries, keys, values and the gradient of the result.
+pub(super) const MATRICES: usize = LOG_SUM_EXP;
 
 /// An operand of several matrices, whose rows are contiguous.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,9 +50,9 @@ pub(in crate::fuse) struct Strided {
     /// Its memory.
     pub lies: Lies,
     /// Elements from one matrix to the next, for each leading dimension, outermost first.
-    leading: Vec<usize>,
+    pub(super) leading: Vec<usize>,
     /// Elements from one row to the next.
-    row: usize,
+    pub(super) row: usize,
 }
 
 /// A launch of an attention kernel.
@@ -53,7 +60,7 @@ pub(in crate::fuse) struct Strided {
 pub(in crate::fuse) struct Call {
     pub(super) attention: Attention,
     /// Its results: parts of one attention, or of its gradient, with their nodes.
-    writes: Vec<(AttentionPart, NodeId)>,
+    pub(super) writes: Vec<(AttentionPart, NodeId)>,
     /// Its results that are bf16 in memory.
     in_bf16: Vec<AttentionPart>,
     /// Its results that only their form in bf16 is read of.
@@ -71,7 +78,7 @@ pub(in crate::fuse) struct Call {
     pub(super) operands: Vec<NodeId>,
     pub reads: Vec<Strided>,
     /// Leading extents, outermost first.
-    leading: Vec<usize>,
+    pub(super) leading: Vec<usize>,
     pub(super) queries: usize,
     pub(super) keys: usize,
     /// Columns of queries and keys, and of values.
@@ -104,6 +111,8 @@ enum Kernels {
     Cuda,
     /// In tf32 or bf16, for Hopper's tensor cores.
     Hopper,
+    /// Those of a library, in bf16.
+    Library,
 }
 
 impl Kernels {
@@ -112,6 +121,7 @@ impl Kernels {
             target, precision, ..
         } = *request;
         match target {
+            _ if request.by_library => Kernels::Library,
             Target::Cpu => Kernels::Cpu,
             _ if hopper::is_for(target, precision) => Kernels::Hopper,
             Target::Cuda { .. } => Kernels::Cuda,
@@ -122,7 +132,7 @@ impl Kernels {
     fn form(self, part: AttentionPart) -> Form {
         match part {
             AttentionPart::Out | AttentionPart::LogSumExp => Form::Forward,
-            _ if self == Kernels::Cuda => Form::Grad,
+            _ if matches!(self, Kernels::Cuda | Kernels::Library) => Form::Grad,
             AttentionPart::GradQ => Form::GradQ,
             AttentionPart::GradK | AttentionPart::GradV => Form::GradKv,
         }
@@ -172,7 +182,10 @@ pub(in crate::fuse) fn takes(plan: &Plan, id: NodeId, operand: NodeId) -> bool {
 
 /// Whether an operand has one number a row: the logarithm of its sum, or delta.
 fn is_of_rows(plan: &Plan, id: NodeId, operand: NodeId) -> bool {
-    let mut rows = plan.graph.node(id).operands.iter().skip(MATRICES);
+    let node = plan.graph.node(id);
+    let has_delta = !of_node(node).is_some_and(|of| of.takes_out);
+    let count = if has_delta { 2 } else { 1 };
+    let mut rows = node.operands.iter().skip(LOG_SUM_EXP).take(count);
     rows.any(|&of_rows| of_rows == operand)
 }
 
@@ -290,15 +303,19 @@ impl Call {
             is_in_place: false,
             kernels: Kernels::of(request),
         };
-        call.merge_leading();
+        let least = match call.kernels {
+            Kernels::Library => by_library::LEADING,
+            Kernels::Cpu | Kernels::Cuda | Kernels::Hopper => 1,
+        };
+        call.merge_leading(least);
         (call.leading.len() <= LEADING).then_some(call)
     }
 
     /// Makes neighbouring leading dimensions one where all operands step through both as through
-    /// one.
-    fn merge_leading(&mut self) {
+    /// one, as long as there are more than `least`.
+    fn merge_leading(&mut self, least: usize) {
         let mut at = 0;
-        while at + 1 < self.leading.len() {
+        while at + 1 < self.leading.len() && self.leading.len() > least {
             let inner = self.leading[at + 1];
             let is_one = |read: &Strided| {
                 read.leading[at] == read.leading[at + 1] * inner || self.leading[at] == 1
@@ -351,7 +368,7 @@ impl Call {
         match self.kernels {
             Kernels::Hopper if self.is_in_place => 0..self.reads.len().min(MATRICES),
             Kernels::Hopper => 0..0,
-            Kernels::Cpu | Kernels::Cuda => 0..self.reads.len(),
+            Kernels::Cpu | Kernels::Cuda | Kernels::Library => 0..self.reads.len(),
         }
     }
 
@@ -415,7 +432,7 @@ impl Call {
     pub(in crate::fuse) fn packs(&self) -> Vec<Packed> {
         match self.kernels {
             Kernels::Hopper => hopper::packs(self),
-            Kernels::Cpu | Kernels::Cuda => vec![],
+            Kernels::Cpu | Kernels::Cuda | Kernels::Library => vec![],
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::call::{Call, Form};
+use super::call::{Call, Form, GRAD_OUT, K, LAST as DELTA, LOG_SUM_EXP, Q, V};
 use crate::fuse::bf16::each_job;
 use crate::graph::{AttentionPart, NodeId};
 use sweeper_program::headers::{CUDA_H, HOPPER_H};
@@ -109,14 +109,6 @@ pub(super) fn is_for(target: &Target, precision: Precision) -> bool {
     };
     arch == "sm_90a" && matches!(precision, Precision::Tf32 | Precision::Bf16)
 }
-
-/// Positions of a call's operands.
-const Q: usize = 0;
-const K: usize = 1;
-const V: usize = 2;
-const GRAD_OUT: usize = 3;
-const LOG_SUM_EXP: usize = 4;
-const DELTA: usize = 5;
 
 /// The matrices of a call in the order of the kernel's arguments: positions of its operands, and
 /// how they are packed where they are.

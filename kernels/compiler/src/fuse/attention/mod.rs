@@ -6,11 +6,13 @@
 //! writes them through these nodes ([`crate::graph::differentiate`]). Whatever part of a graph does
 //! not fit stays as it is, and computes the weights again.
 
+mod by_library;
 mod by_rows;
 mod call;
 mod cuda;
 mod hopper;
 
+pub(super) use by_library::{Fused, is_matrix};
 pub(super) use call::{Call, Stored, merge, takes};
 pub(super) use hopper::{Packed, Packing, pack};
 
@@ -20,7 +22,7 @@ use crate::graph::pattern::Pattern::{self, Any, Named, Of};
 use crate::graph::pattern::{BROADCAST, DIV, Kind, MUL, Match, Rule, SUB, SUM, TRANSPOSE, Var};
 use crate::graph::{Attention, AttentionPart, Binary, Graph, Node, NodeId, Op, Reduction, Unary};
 use sweeper_program::Precision;
-use sweeper_program::workload::Target;
+use sweeper_program::workload::{Refusal, Target};
 
 const SCORES: Var = Var(0);
 const EXPONENTIALS: Var = Var(1);
@@ -83,24 +85,35 @@ const OF_SCORES: Pattern = Of(
     ],
 );
 
-const RULES: &[Rule] = &[
-    Rule {
-        from: Of(MATMUL, &[SOFTMAX, Any(VALUES)]),
-        to: forward,
-    },
-    Rule {
-        from: Of(MATMUL, &[Of(TRANSPOSE, &[SOFTMAX]), Any(GRAD_OUT)]),
-        to: grad_v,
-    },
-    Rule {
-        from: Of(MATMUL, &[Of(TRANSPOSE, &[Any(LEFT)]), Any(RIGHT)]),
-        to: |graph, node, found| grad(graph, node, found[LEFT], found[RIGHT], AttentionPart::GradK),
-    },
-    Rule {
-        from: Of(MATMUL, &[Any(LEFT), Any(RIGHT)]),
-        to: |graph, node, found| grad(graph, node, found[LEFT], found[RIGHT], AttentionPart::GradQ),
-    },
-];
+/// The rules for kernels of ours, or for a library.
+struct Rules<const BY_LIBRARY: bool>;
+
+impl<const BY_LIBRARY: bool> Rules<BY_LIBRARY> {
+    const ALL: &'static [Rule] = &[
+        Rule {
+            from: Of(MATMUL, &[SOFTMAX, Any(VALUES)]),
+            to: forward::<BY_LIBRARY>,
+        },
+        Rule {
+            from: Of(MATMUL, &[Of(TRANSPOSE, &[SOFTMAX]), Any(GRAD_OUT)]),
+            to: grad_v::<BY_LIBRARY>,
+        },
+        Rule {
+            from: Of(MATMUL, &[Of(TRANSPOSE, &[Any(LEFT)]), Any(RIGHT)]),
+            to: |graph, node, found| {
+                let factors = [found[LEFT], found[RIGHT]];
+                grad::<BY_LIBRARY>(graph, node, factors, AttentionPart::GradK)
+            },
+        },
+        Rule {
+            from: Of(MATMUL, &[Any(LEFT), Any(RIGHT)]),
+            to: |graph, node, found| {
+                let factors = [found[LEFT], found[RIGHT]];
+                grad::<BY_LIBRARY>(graph, node, factors, AttentionPart::GradQ)
+            },
+        },
+    ];
+}
 
 /// Whether the target has kernels of attention in the precision of products.
 pub(super) fn has_kernels(request: &Request<'_>) -> bool {
@@ -111,16 +124,27 @@ pub(super) fn has_kernels(request: &Request<'_>) -> bool {
 }
 
 /// Makes attentions of the graph's products and softmaxes.
-pub(super) fn recognize(whole: &Whole, request: &Request<'_>) -> Whole {
-    let (whole, _) = apply(whole, RULES);
-    match hopper::is_for(request.target, request.precision) {
+///
+/// # Errors
+/// An attention for a library that has none for the request.
+pub(super) fn recognize(whole: &Whole, request: &Request<'_>) -> Result<Whole, Refusal> {
+    if request.by_library {
+        let (whole, _) = apply(whole, Rules::<true>::ALL);
+        by_library::check(&whole.graph, request)?;
+        return Ok(whole);
+    }
+    let (whole, _) = apply(whole, Rules::<false>::ALL);
+    Ok(match hopper::is_for(request.target, request.precision) {
         true => by_rows::by_rows(&whole),
         false => whole,
-    }
+    })
 }
 
-/// Columns of queries, keys and values, at most: tiles of them are in a GPU's shared memory.
-const MAX_COLUMNS: usize = 128;
+/// Columns of queries, keys and values, at most: tiles of them are in a GPU's shared memory. A
+/// library has limits of its own.
+const fn max_columns(by_library: bool) -> usize {
+    if by_library { usize::MAX } else { 128 }
+}
 
 /// The scores of a softmax, by the operands of their product.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -129,24 +153,26 @@ struct Scores {
     k: NodeId,
     scale: f64,
     is_causal: bool,
+    by_library: bool,
 }
 
 impl Scores {
     /// `scale q k^T`, maybe masked.
-    fn of(graph: &Graph, scores: NodeId) -> Option<Scores> {
+    fn of(graph: &Graph, scores: NodeId, by_library: bool) -> Option<Scores> {
         let (products, scale, is_causal) = unscaled(graph, scores, HIDDEN)?;
         let node = graph.node(products);
         let (Op::Matmul, &[q, turned]) = (&node.op, &node.operands[..]) else {
             return None;
         };
         let k = turned_back(graph, turned)?;
-        let is_short = graph.node(q).shape.last() <= Some(&MAX_COLUMNS);
+        let is_short = graph.node(q).shape.last() <= Some(&max_columns(by_library));
         let is_square = node.shape.last_chunk::<2>().is_some_and(|[s, t]| s == t);
         (is_short && scale > 0.0 && (!is_causal || is_square)).then_some(Scores {
             q,
             k,
             scale,
             is_causal,
+            by_library,
         })
     }
 
@@ -156,6 +182,7 @@ impl Scores {
             scale: self.scale,
             is_causal: self.is_causal,
             is_by_rows: false,
+            takes_out: self.by_library && part > AttentionPart::LogSumExp,
         })
     }
 }
@@ -268,7 +295,7 @@ fn turned_back(graph: &Graph, id: NodeId) -> Option<NodeId> {
 }
 
 /// The scores of a softmax over the last dimension.
-fn scores_of(graph: &Graph, found: &Match) -> Option<Scores> {
+fn scores_of(graph: &Graph, found: &Match, by_library: bool) -> Option<Scores> {
     let exponentials = graph.node(found[EXPONENTIALS]);
     let last = exponentials.shape.len().checked_sub(1)?;
     let is_over_rows = |id: NodeId| {
@@ -278,7 +305,7 @@ fn scores_of(graph: &Graph, found: &Match) -> Option<Scores> {
     let below = graph.node(exponentials.operands[0]);
     let weights = graph.node(found[WEIGHTS]);
     let is_softmax = is_over_rows(below.operands[1]) && is_over_rows(weights.operands[1]);
-    Scores::of(graph, found[SCORES]).filter(|_| is_softmax)
+    Scores::of(graph, found[SCORES], by_library).filter(|_| is_softmax)
 }
 
 /// Adds a value of an attention.
@@ -298,10 +325,14 @@ fn add(
 }
 
 /// Weighted values; and, for gradients, the logarithms of rows' sums.
-fn forward(graph: &mut Graph, node: &Node, found: &Match) -> Option<NodeId> {
-    let scores = scores_of(graph, found)?;
+fn forward<const BY_LIBRARY: bool>(
+    graph: &mut Graph,
+    node: &Node,
+    found: &Match,
+) -> Option<NodeId> {
+    let scores = scores_of(graph, found, BY_LIBRARY)?;
     let Scores { q, k, .. } = scores;
-    let is_short = *node.shape.last()? <= MAX_COLUMNS;
+    let is_short = *node.shape.last()? <= max_columns(BY_LIBRARY);
     if !is_short {
         return None;
     }
@@ -339,9 +370,9 @@ impl Forward {
 }
 
 /// `weights^T grad_out`
-fn grad_v(graph: &mut Graph, node: &Node, found: &Match) -> Option<NodeId> {
+fn grad_v<const BY_LIBRARY: bool>(graph: &mut Graph, node: &Node, found: &Match) -> Option<NodeId> {
     turned_back(graph, node.operands[0])?;
-    let scores = scores_of(graph, found)?;
+    let scores = scores_of(graph, found, BY_LIBRARY)?;
     let forward = Forward::of(graph, &scores, None)?;
     add_gradient(
         graph,
@@ -354,11 +385,10 @@ fn grad_v(graph: &mut Graph, node: &Node, found: &Match) -> Option<NodeId> {
 }
 
 /// The gradient by the scores times `k`, or its transpose times `q`.
-fn grad(
+fn grad<const BY_LIBRARY: bool>(
     graph: &mut Graph,
     node: &Node,
-    of_products: NodeId,
-    factor: NodeId,
+    [of_products, factor]: [NodeId; 2],
     part: AttentionPart,
 ) -> Option<NodeId> {
     if part == AttentionPart::GradK {
@@ -366,7 +396,7 @@ fn grad(
     }
     let (of_scores, scale, _) = unscaled(graph, of_products, 0.0)?;
     let found = OF_SCORES.find(graph, of_scores)?;
-    let scores = scores_of(graph, &found)?;
+    let scores = scores_of(graph, &found, BY_LIBRARY)?;
     turned_back(graph, graph.node(found[GRAD_WEIGHTS]).operands[1])?;
     let other = match part {
         AttentionPart::GradK => scores.q,
@@ -387,16 +417,21 @@ fn add_gradient(
     grad_out: NodeId,
     part: AttentionPart,
 ) -> Option<NodeId> {
-    let products = graph.mul(grad_out, forward.out).ok()?;
-    let last = graph.node(products).shape.len().checked_sub(1)?;
-    let delta = graph.reduce(Reduction::Sum, products, &[last]).ok()?;
+    let of_rows = match scores.by_library {
+        true => forward.out,
+        false => {
+            let products = graph.mul(grad_out, forward.out).ok()?;
+            let last = graph.node(products).shape.len().checked_sub(1)?;
+            graph.reduce(Reduction::Sum, products, &[last]).ok()?
+        }
+    };
     let operands = [
         scores.q,
         scores.k,
         forward.v,
         grad_out,
         forward.log_sum_exp,
-        delta,
+        of_rows,
     ];
     Some(add(graph, scores, part, node, &operands))
 }

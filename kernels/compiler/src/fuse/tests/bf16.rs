@@ -17,6 +17,7 @@ fn request<'a>(graph: &'a Graph, policy: Policy, target: &'a Target) -> Request<
         target,
         canonical: &[],
         precision: Precision::Bf16,
+        by_library: false,
     }
 }
 

@@ -76,6 +76,7 @@ fn compiled_in(
         target,
         canonical: &[],
         precision,
+        by_library: false,
     };
     program(&request).unwrap()
 }

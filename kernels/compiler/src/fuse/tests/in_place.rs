@@ -29,6 +29,7 @@ fn updating(
         target,
         canonical: &[],
         precision: Precision::F32,
+        by_library: false,
     };
     program(&request).unwrap()
 }

@@ -39,6 +39,7 @@ fn plan_on(
         target,
         canonical: &[],
         precision: Precision::F32,
+        by_library: false,
     };
     passes(&request, &mut |_, _| ()).unwrap_or_else(|refusal| panic!("{policy:?}: {refusal}"))
 }

@@ -20,6 +20,7 @@ fn request<'a>(graph: &'a Graph, backward: Option<NodeId>, phase: Phase) -> Requ
         target: &Target::Cpu,
         canonical: &[],
         precision: Precision::F32,
+        by_library: false,
     }
 }
 

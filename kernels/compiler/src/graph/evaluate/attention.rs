@@ -123,7 +123,7 @@ fn forward(head: &Head<'_>, queries: usize, v: &[f64]) -> Vec<f64> {
 
 /// The gradient by one of the operands, from `v, grad_out, log_sum_exp, delta`.
 fn gradient(head: &Head<'_>, queries: usize, others: &[&[f64]]) -> Vec<f64> {
-    let &[v, grad_out, log_sum_exp, delta] = others else {
+    let &[v, grad_out, log_sum_exp, last] = others else {
         unreachable!("gradients have six operands")
     };
     let (width, depth) = (v.len() / head.keys, head.depth);
@@ -135,10 +135,14 @@ fn gradient(head: &Head<'_>, queries: usize, others: &[&[f64]]) -> Vec<f64> {
     };
     for query in 0..queries {
         let grad = row(grad_out, query, width);
+        let delta = match head.which.takes_out {
+            true => dot(grad, row(last, query, width)),
+            false => last[query],
+        };
         for (key, score) in head.scores(query).into_iter().enumerate() {
             let weight = (score - log_sum_exp[query]).exp();
             let of_weight = dot(grad, row(v, key, width));
-            let of_product = head.which.scale * weight * (of_weight - delta[query]);
+            let of_product = head.which.scale * weight * (of_weight - delta);
             let (at, columns, factor, addend) = match part {
                 AttentionPart::GradQ => (query, depth, of_product, row(head.k, key, depth)),
                 AttentionPart::GradK => (key, depth, of_product, row(head.q, query, depth)),
