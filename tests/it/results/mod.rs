@@ -105,6 +105,10 @@ const PARTS: &[Part] = &[
         record::run("2026-11-25-h100-transformer-bf16", "now-1024-")
     }),
     ("transformer-together", transformer::products_together),
+    ("transformer-as-they-lie-run", || {
+        record::run("2026-11-26-h100-transformer-bf16", "now-1024-")
+    }),
+    ("transformer-as-they-lie", transformer::operands_as_they_lie),
     ("transformer-sizes-run", transformer::runs_of_larger_models),
     ("transformer-sizes", transformer::larger_models),
     ("economics-run", || {

@@ -88,6 +88,41 @@ pub(super) fn products_together() -> String {
     table.text()
 }
 
+/// Steps in bf16 with operands of attention packed, and read as they lie, beside PyTorch's.
+const AS_THEY_LIE: &str = "2026-11-26-h100-transformer-bf16";
+
+/// Steps of the small model in bf16 by PyTorch and by two programs, one after the other on one GPU.
+pub(super) fn operands_as_they_lie() -> String {
+    let mut table = Table::new(&[
+        "context",
+        "PyTorch ms",
+        "packed ms",
+        "as they lie ms",
+        "PyTorch / that",
+        "launches",
+        "GB",
+    ]);
+    let pytorch = Rows::read(AS_THEY_LIE, "pytorch-records.csv");
+    for context in ["256", "1024"] {
+        let of = |run: &str| Rows::read(AS_THEY_LIE, &format!("{run}-{context}-records.csv"));
+        let (before, now) = (of("before"), of("now"));
+        let [before, now] = [&before, &now].map(|rows| rows.one(&[("backend", "compiled")]));
+        let peer = pytorch.one(&[("backend", "torch_graph"), ("context", context)]);
+        let ms = |row: &Row| format!("{}{}", three(row.median() / 1e6), row.marks());
+        let gigabytes = |row: &Row| three(row.number("peak_allocated_bytes") / 1e9);
+        table.line([
+            context.to_owned(),
+            ms(peer),
+            ms(before),
+            ms(now),
+            ratio(peer.median() / now.median()),
+            format!("{} / {}", before.text("launches"), now.text("launches")),
+            format!("{} / {}", gigabytes(before), gigabytes(now)),
+        ]);
+    }
+    table.text()
+}
+
 /// A record of larger models: a run for each size and context.
 struct Larger {
     record: &'static str,
