@@ -279,8 +279,8 @@ fn a_library_has_what_is_one_call() {
     assert!(is_whole(linear(Activation::Relu), &cuda));
     assert!(is_whole(linear(Activation::GeluTanh), &cuda));
     assert!(!is_whole(linear(Activation::Gelu), &cuda));
-    let attention = attention([2, 8, 4], Until::Values);
-    assert!(!is_whole(attention, &cuda));
+    let weights = attention([2, 8, 4], Until::Weights);
+    assert!(!is_whole(weights, &cuda));
 }
 
 #[test]
@@ -486,6 +486,18 @@ fn attention_that_no_library_has_is_refused_with_the_reason() {
         };
         assert!(found.contains(reason), "{found}");
     }
+    // Gradients of shared keys end in sums over heads.
+    let others = attention_by_library(
+        Attention {
+            precision: Precision::F32,
+            ..shared
+        },
+        Phase::Both,
+    );
+    let Err(Refusal::Unavailable(found)) = others else {
+        panic!("{others:?}")
+    };
+    assert!(found.contains("beside attention"), "{found}");
     assert!(attention_by_library(shared, Phase::Forward).is_ok());
     let made = problem(bf16).program(
         "library",

@@ -19,17 +19,48 @@ pub(super) const LEADING: usize = 2;
 /// # Errors
 /// That there is none.
 pub(super) fn check(graph: &Graph, request: &Request<'_>) -> Result<(), Refusal> {
-    let mut nodes = graph.nodes().iter();
-    let is_attention = nodes.any(|node| matches!(node.op, Op::Attention(_)));
+    let operations = operations(graph);
+    let is_attention = |op: &Op| matches!(op, Op::Attention(_));
+    let is_call = |op: &Op| {
+        let is_convolution = matches!(op, Op::Conv2d(_) | Op::Conv2dGradX(_) | Op::Conv2dGradW(_));
+        *op == Op::Matmul || is_attention(op) || is_convolution
+    };
     let reason = match (request.target, request.precision) {
-        _ if !is_attention => return Ok(()),
+        _ if !operations.iter().any(|op| is_attention(op)) => return Ok(()),
+        (Target::Cuda { .. }, Precision::Bf16) => return Ok(()),
+        // Advice would not help.
+        _ if !operations.iter().all(|op| is_call(op)) => {
+            "no library that is linked here has the operations beside attention"
+        }
         (Target::Cpu, _) => "no library that is linked here has attention on CPUs",
         (Target::Cuda { .. }, Precision::F32 | Precision::Tf32) => {
             "cuDNN's attention takes bf16 only; set precision = \"bf16\""
         }
-        (Target::Cuda { .. }, Precision::Bf16) => return Ok(()),
     };
     Err(Refusal::Unavailable(reason.to_owned()))
+}
+
+/// Operations that results depend on, but for those that compute nothing.
+fn operations(graph: &Graph) -> Vec<&Op> {
+    let mut is_live = vec![false; graph.nodes().len()];
+    for output in graph.outputs() {
+        is_live[output.node.index()] = true;
+    }
+    let mut found = vec![];
+    for id in graph.ids().rev() {
+        if !is_live[id.index()] {
+            continue;
+        }
+        let node = graph.node(id);
+        for source in node.sources() {
+            is_live[source.index()] = true;
+        }
+        let is_given = matches!(node.op, Op::Input(_) | Op::Constant(_) | Op::Concat { .. });
+        if !is_given && !node.op.is_view() {
+            found.push(&node.op);
+        }
+    }
+    found
 }
 
 /// An attention, or its gradients, as one call.
