@@ -18,10 +18,10 @@ const MAX_COMMENT_WIDTH: usize = 100;
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 93_000),
     ("kernels/program/src", 4050),
-    ("kernels/compiler/src", 30500),
+    ("kernels/compiler/src", 30700),
     ("kernels/workloads/src", 18400),
     ("cache/src", 6200),
-    ("tests/it", 23_200),
+    ("tests/it", 23_500),
 ];
 
 /// Private words for things that the field has names for, and these names.

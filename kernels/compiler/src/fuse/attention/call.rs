@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::cuda;
-use super::hopper::{self, Packed};
+use super::packed::{self, Packed};
+use super::{cuda, hopper};
 use crate::fuse::Request;
 use crate::fuse::access;
 use crate::fuse::body::Source;
@@ -90,25 +90,31 @@ pub(in crate::fuse) enum Stored {
 
 /// Kernels of attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kernels {
+pub(super) enum Kernels {
     /// In C.
     Cpu,
     /// In f32, for all GPUs.
     Cuda,
-    /// In tf32 or bf16, for Hopper's tensor cores.
+    /// In tf32 or bf16, for Hopper's tensor cores: products of warpgroups.
     Hopper,
 }
 
 impl Kernels {
-    fn of(request: &Request<'_>) -> Kernels {
-        let Request {
-            target, precision, ..
-        } = *request;
-        match target {
-            Target::Cpu => Kernels::Cpu,
-            _ if hopper::is_for(target, precision) => Kernels::Hopper,
-            Target::Cuda { .. } => Kernels::Cuda,
+    /// The kernels for a target and a precision of products, if it has any.
+    pub(super) fn of(request: &Request<'_>) -> Option<Kernels> {
+        let Target::Cuda { arch } = request.target else {
+            return Some(Kernels::Cpu);
+        };
+        match request.precision {
+            Precision::F32 => Some(Kernels::Cuda),
+            Precision::Tf32 | Precision::Bf16 if arch == "sm_90a" => Some(Kernels::Hopper),
+            Precision::Tf32 | Precision::Bf16 => None,
         }
+    }
+
+    /// Whether they take packed operands, and write results in the forms that are asked for.
+    pub(super) fn are_on_tensor_cores(self) -> bool {
+        self == Kernels::Hopper
     }
 
     /// The form of the kernel that computes a part.
@@ -136,7 +142,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// The function, and the macro by which the source for Hopper has it alone.
+    /// The function, and the macro by which sources for tensor cores have it alone.
     pub(super) fn names(self) -> (&'static str, &'static str) {
         match self {
             Form::Forward => ("attention", "FORWARD"),
@@ -189,7 +195,9 @@ fn strided(plan: &Plan, id: NodeId) -> Option<Strided> {
 /// Merges tasks whose values one kernel computes, such as weighted values and the logarithms of
 /// sums.
 pub(in crate::fuse) fn merge(plan: &mut Plan, request: &Request<'_>) {
-    let kernels = Kernels::of(request);
+    let Some(kernels) = Kernels::of(request) else {
+        return;
+    };
     let attention = |plan: &Plan, task: TaskId| {
         let node = plan.graph.node(plan.tasks[task].node);
         let attention = of_node(node)?;
@@ -280,7 +288,7 @@ impl Call {
             depth,
             width,
             precision: request.precision,
-            kernels: Kernels::of(request),
+            kernels: Kernels::of(request)?,
         };
         call.merge_leading();
         (call.leading.len() <= LEADING).then_some(call)
@@ -320,7 +328,7 @@ impl Call {
     /// Has its kernel store results that are read in bf16 in that form, in place of f32 or, where
     /// they are read in f32, too, beside it.
     pub(in crate::fuse) fn store_rounded(&mut self, rounded: impl Fn(NodeId) -> Stored) {
-        if self.kernels != Kernels::Hopper {
+        if !self.kernels.are_on_tensor_cores() {
             return;
         }
         for &(part, node) in &self.writes {
@@ -391,16 +399,22 @@ impl Call {
 
     /// Its operands as its kernel takes them, where it takes them packed.
     pub(in crate::fuse) fn packs(&self) -> Vec<Packed> {
-        match self.kernels {
-            Kernels::Hopper => hopper::packs(self),
-            Kernels::Cpu | Kernels::Cuda => vec![],
+        match self.kernels.are_on_tensor_cores() {
+            true => packed::packs(self),
+            false => vec![],
         }
+    }
+
+    /// Whether operands of products over their rows are packed by columns.
+    pub(super) fn packs_columns(&self) -> bool {
+        self.kernels == Kernels::Hopper && self.precision == Precision::Tf32
     }
 
     /// The kernel, for widths up to a multiple of a vector or a tile.
     pub(in crate::fuse) fn kernel(&self, target: &Target) -> Kernel {
-        if self.kernels == Kernels::Hopper {
-            return hopper::main_kernel(self);
+        match self.kernels {
+            Kernels::Hopper => return hopper::kernel(self),
+            Kernels::Cpu | Kernels::Cuda => {}
         }
         let flags = [
             ("CAUSAL", self.attention.is_causal),
@@ -450,8 +464,9 @@ impl Call {
     }
 
     pub(in crate::fuse) fn geometry(&self, target: &Target) -> Geometry {
-        if self.kernels == Kernels::Hopper {
-            return hopper::geometry(self);
+        match self.kernels {
+            Kernels::Hopper => return hopper::geometry(self),
+            Kernels::Cpu | Kernels::Cuda => {}
         }
         match target {
             Target::Cpu => Geometry::blocks((self.heads() * self.rows().div_ceil(CPU_ROWS)) as u32),
@@ -471,8 +486,8 @@ impl Call {
     /// steps of matrices and rows of `q`, `k`, `v` and `grad_out`. Operands that a kernel does not
     /// have, have neither memory nor steps.
     pub(in crate::fuse) fn args(&self, read: Vec<View>, written: Vec<View>) -> Vec<Arg> {
-        if self.kernels == Kernels::Hopper {
-            return hopper::args(self, read, written);
+        if self.kernels.are_on_tensor_cores() {
+            return packed::args(self, read, written);
         }
         let memory = read.into_iter().map(Arg::Read);
         let memory = memory.chain(written.into_iter().map(Arg::Write));

@@ -10,17 +10,17 @@ mod by_rows;
 mod call;
 mod cuda;
 mod hopper;
+mod packed;
 
 pub(super) use call::{Call, Stored, merge, takes};
-pub(super) use hopper::{Packed, Packing, pack};
+pub(super) use packed::{Packed, Packing, pack};
 
+use self::call::Kernels;
 use super::Request;
 use super::rewrite::{Whole, apply};
 use crate::graph::pattern::Pattern::{self, Any, Named, Of};
 use crate::graph::pattern::{BROADCAST, DIV, Kind, MUL, Match, Rule, SUB, SUM, TRANSPOSE, Var};
 use crate::graph::{Attention, AttentionPart, Binary, Graph, Node, NodeId, Op, Reduction, Unary};
-use sweeper_program::Precision;
-use sweeper_program::workload::Target;
 
 const SCORES: Var = Var(0);
 const EXPONENTIALS: Var = Var(1);
@@ -104,16 +104,13 @@ const RULES: &[Rule] = &[
 
 /// Whether the target has kernels of attention in the precision of products.
 pub(super) fn has_kernels(request: &Request<'_>) -> bool {
-    let Request {
-        target, precision, ..
-    } = *request;
-    *target == Target::Cpu || precision == Precision::F32 || hopper::is_for(target, precision)
+    Kernels::of(request).is_some()
 }
 
 /// Makes attentions of the graph's products and softmaxes.
 pub(super) fn recognize(whole: &Whole, request: &Request<'_>) -> Whole {
     let (whole, _) = apply(whole, RULES);
-    match hopper::is_for(request.target, request.precision) {
+    match Kernels::of(request).is_some_and(Kernels::are_on_tensor_cores) {
         true => by_rows::by_rows(&whole),
         false => whole,
     }
