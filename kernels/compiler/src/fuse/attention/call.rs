@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::packed::{self, Packed};
-use super::{cuda, hopper};
+use super::{cuda, hopper, mma};
 use crate::fuse::Request;
 use crate::fuse::access;
 use crate::fuse::body::Source;
@@ -11,7 +11,7 @@ use crate::fuse::library::{self, Lies};
 use crate::fuse::plan::{Members, Plan, TaskId};
 use crate::graph::{Attention, AttentionPart, Node, NodeId, Op};
 use sweeper_program::headers::{CPU_H, ELEMENTARY_H, VECTOR_H};
-use sweeper_program::workload::Target;
+use sweeper_program::workload::{FIRST_WITH_TENSORS, Target, generation};
 use sweeper_program::{
     Arg, Geometry, Index, Kernel, KernelSource, Language, Precision, SourceFile, View,
 };
@@ -97,6 +97,8 @@ pub(super) enum Kernels {
     Cuda,
     /// In tf32 or bf16, for Hopper's tensor cores: products of warpgroups.
     Hopper,
+    /// In tf32 or bf16, for other tensor cores that have these: products of warps.
+    Mma,
 }
 
 impl Kernels {
@@ -108,13 +110,15 @@ impl Kernels {
         match request.precision {
             Precision::F32 => Some(Kernels::Cuda),
             Precision::Tf32 | Precision::Bf16 if arch == "sm_90a" => Some(Kernels::Hopper),
-            Precision::Tf32 | Precision::Bf16 => None,
+            Precision::Tf32 | Precision::Bf16 => {
+                (generation(arch) >= FIRST_WITH_TENSORS).then_some(Kernels::Mma)
+            }
         }
     }
 
     /// Whether they take packed operands, and write results in the forms that are asked for.
     pub(super) fn are_on_tensor_cores(self) -> bool {
-        self == Kernels::Hopper
+        matches!(self, Kernels::Hopper | Kernels::Mma)
     }
 
     /// The form of the kernel that computes a part.
@@ -414,6 +418,7 @@ impl Call {
     pub(in crate::fuse) fn kernel(&self, target: &Target) -> Kernel {
         match self.kernels {
             Kernels::Hopper => return hopper::kernel(self),
+            Kernels::Mma => return mma::kernel(self, target),
             Kernels::Cpu | Kernels::Cuda => {}
         }
         let flags = [
@@ -466,6 +471,7 @@ impl Call {
     pub(in crate::fuse) fn geometry(&self, target: &Target) -> Geometry {
         match self.kernels {
             Kernels::Hopper => return hopper::geometry(self),
+            Kernels::Mma => return mma::geometry(self, target),
             Kernels::Cpu | Kernels::Cuda => {}
         }
         match target {

@@ -10,6 +10,7 @@ mod by_rows;
 mod call;
 mod cuda;
 mod hopper;
+mod mma;
 mod packed;
 
 pub(super) use call::{Call, Stored, merge, takes};
