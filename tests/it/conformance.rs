@@ -23,8 +23,13 @@ use crate::support::Made;
 
 /// The target of CUDA kernels.
 pub(crate) fn cuda() -> Target {
+    gpu("sm_90a")
+}
+
+/// The target of CUDA kernels for an architecture.
+pub(crate) fn gpu(arch: &str) -> Target {
     Target::Cuda {
-        arch: "sm_90a".to_owned(),
+        arch: arch.to_owned(),
     }
 }
 
@@ -48,6 +53,8 @@ pub(crate) struct Case {
     pub name: String,
     pub phases: &'static [Phase],
     pub backends: &'static [&'static str],
+    /// The target of CUDA kernels.
+    pub gpu: Target,
     pub problem: Box<dyn Problem>,
     pub inputs: Tensors,
     expected: Tensors,
@@ -65,6 +72,7 @@ impl Case {
             name,
             phases,
             backends,
+            gpu: cuda(),
             problem,
             inputs,
             expected: Tensors::new(),
@@ -138,7 +146,7 @@ impl Case {
     ) {
         for backend in self.backends {
             for &phase in phases {
-                if let Some(program) = self.program(backend, phase, canonical, &cuda()) {
+                if let Some(program) = self.program(backend, phase, canonical, &self.gpu) {
                     let specs = self.problem.outputs(phase);
                     let outputs = shim::run(&program, &self.inputs, &specs, mode);
                     self.judge(backend, phase, &outputs);

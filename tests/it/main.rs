@@ -13,6 +13,8 @@ mod browser;
 mod manifest;
 /// CUDA kernels on the CPU.
 mod shim;
+/// Products of warps on tensor cores.
+mod mma;
 /// Generated kernels, on the CPU device and on the shim.
 mod codegen;
 /// Conformance of the semi-CRF kernels: kernels for CPUs, and kernels for GPUs on the CPU.

@@ -12,7 +12,7 @@ use sweeper_program::tensor::Data;
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Binding, CanonicalShape, Dtype, Phase, Step, Target, Tensor};
 
-use crate::conformance::{Case, cuda, problem};
+use crate::conformance::{Case, cuda, gpu, problem};
 use crate::shim::{self, Blocks, Mode};
 
 const BACKENDS: [&str; 4] = ["primitive", "eager", "compiled", "library"];
@@ -143,6 +143,37 @@ fn attention_by_a_library_conforms() {
     }
 }
 
+/// The same by products of warps, on other GPUs; tiles have fewer rows where there is less shared
+/// memory.
+#[test]
+fn attention_conforms_on_tensor_cores_by_warps() {
+    if !shim::is_here() {
+        return;
+    }
+    // Blocks that keep a large GPU busy, whose warps have two bands of rows.
+    let many = [
+        "batch=132 sequence=70 dimension=20 mask=causal",
+        "batch=66 sequence=20 dimension=66 heads=2",
+    ];
+    let few = ["batch=1 sequence=70 dimension=128 mask=causal"];
+    for (arch, precision, all) in [
+        ("sm_80", "tf32", &ON_TENSOR_CORES[..]),
+        ("sm_80", "bf16", &ON_TENSOR_CORES),
+        ("sm_80", "tf32", &many),
+        ("sm_80", "bf16", &many),
+        ("sm_86", "tf32", &few),
+        ("sm_86", "bf16", &few),
+    ] {
+        for sizes in all {
+            let mut case = case(&format!("attention {sizes} precision={precision}"));
+            case.backends = &["compiled"];
+            case.gpu = gpu(arch);
+            let whole = Phase::covering(case.phases.iter().copied());
+            case.conforms_on_shim(&[whole], &CanonicalShape::default(), Mode::Fast);
+        }
+    }
+}
+
 #[test]
 fn patterns_conform_as_cuda_kernels() {
     if !shim::is_here() {
@@ -153,43 +184,49 @@ fn patterns_conform_as_cuda_kernels() {
     }
 }
 
-/// Blocks that add to the same gradients take turns, whichever of them begin first.
+/// Blocks that add to the same gradients take turns, whichever of them begin first; on tensor cores
+/// none do.
 #[test]
 fn gradients_of_attention_do_not_depend_on_the_order_of_blocks() {
     if !shim::is_here() {
         return;
     }
-    let (problem, _) = problem("attention batch=2 sequence=270 dimension=8");
-    let canonical = CanonicalShape::default();
-    let program = problem.program("compiled", Phase::Both, &canonical, &cuda());
-    let program = program.unwrap();
-    let inputs = problem.generate(&InputKey([6; 32]));
-    let outputs = |blocks| {
-        let specs = problem.outputs(Phase::Both);
-        shim::run_blocks(&program, &inputs, &specs, Mode::Fast, blocks)
-    };
-    assert!(outputs(Blocks::Ascending) == outputs(Blocks::Descending));
+    for (arch, precision) in [("sm_90a", "f32"), ("sm_80", "tf32"), ("sm_80", "bf16")] {
+        let sizes = "batch=2 sequence=270 dimension=8";
+        let (problem, _) = problem(&format!("attention {sizes} precision={precision}"));
+        let canonical = CanonicalShape::default();
+        let program = problem.program("compiled", Phase::Both, &canonical, &gpu(arch));
+        let program = program.unwrap();
+        let inputs = problem.generate(&InputKey([6; 32]));
+        let outputs = |blocks| {
+            let specs = problem.outputs(Phase::Both);
+            shim::run_blocks(&program, &inputs, &specs, Mode::Fast, blocks)
+        };
+        assert!(outputs(Blocks::Ascending) == outputs(Blocks::Descending));
+    }
 }
 
 #[test]
 fn kernels_of_attention_have_room_on_gpus() {
     // By NVIDIA's table of compute capabilities.
-    for (arch, most, phase, dimensions) in [
-        ("sm_80", 163 << 10, Phase::Both, &[3, 64, 128][..]),
-        ("sm_86", 99 << 10, Phase::Forward, &[3, 64]),
-        ("sm_90a", 227 << 10, Phase::Both, &[3, 64, 128]),
+    for (arch, most, precision, phase, dimensions) in [
+        ("sm_80", 163 << 10, "f32", Phase::Both, &[3, 64, 128][..]),
+        ("sm_86", 99 << 10, "f32", Phase::Forward, &[3, 64]),
+        ("sm_90a", 227 << 10, "f32", Phase::Both, &[3, 64, 128]),
+        ("sm_80", 163 << 10, "tf32", Phase::Both, &[3, 64, 128]),
+        ("sm_86", 99 << 10, "tf32", Phase::Both, &[3, 64, 128]),
+        ("sm_120", 99 << 10, "bf16", Phase::Both, &[3, 64, 128]),
+        ("sm_90a", 227 << 10, "tf32", Phase::Both, &[3, 64, 128]),
     ] {
-        let target = Target::Cuda {
-            arch: arch.to_owned(),
-        };
         for dimension in dimensions {
             for (batch, sequence) in [(1, 70), (64, 4096)] {
                 let sizes = format!("batch={batch} sequence={sequence} dimension={dimension}");
-                let (problem, _) = problem(&format!("attention {sizes}"));
+                let words = format!("attention {sizes} precision={precision}");
+                let (problem, _) = problem(&words);
                 let canonical = CanonicalShape::default();
-                let program = problem.program("compiled", phase, &canonical, &target);
+                let program = problem.program("compiled", phase, &canonical, &gpu(arch));
                 let bytes = program.unwrap().steps.iter().map(shared_bytes).max();
-                assert!(bytes <= Some(most), "{arch}: {sizes}: {bytes:?} bytes");
+                assert!(bytes <= Some(most), "{arch}: {words}: {bytes:?} bytes");
             }
         }
     }
@@ -204,22 +241,38 @@ fn shared_bytes(step: &Step) -> u32 {
 
 #[test]
 fn kernels_of_attention_compile_without_spills() {
+    // By warps with all 255 registers: numbers that a tile needs once.
+    const WORDS: u64 = 8 * 4;
     let Some(nvrtc) = crate::support::nvrtc() else {
         return;
     };
-    for arch in ["sm_80", "sm_90a"] {
-        let target = Target::Cuda {
-            arch: arch.to_owned(),
-        };
-        for words in ["dimension=64", "dimension=128 mask=causal"] {
-            let (problem, _) = problem(&format!("attention batch=8 sequence=8192 {words}"));
-            let canonical = CanonicalShape::default();
-            let program = problem.program("compiled", Phase::Both, &canonical, &target);
-            for source in program.unwrap().compiled() {
-                let bounds = Bounds::within(Duration::from_secs(120));
-                let log = nvrtc.compile(source, arch, &bounds).unwrap().log;
-                let is_spilled = resources(&log)["spill_store_bytes"].as_u64() != Some(0);
-                assert!(!is_spilled, "{words}: {}: {log}", source.title());
+    // Hopper's kernels are sm_90a's alone: sm_90 has those of other GPUs.
+    for (arch, precisions) in [
+        ("sm_80", &["f32", "tf32", "bf16"][..]),
+        ("sm_90", &["tf32", "bf16"]),
+        ("sm_90a", &["f32", "tf32", "bf16"]),
+    ] {
+        for precision in precisions {
+            for (words, most) in [("dimension=64", 0), ("dimension=128 mask=causal", WORDS)] {
+                let words = format!("{words} precision={precision}");
+                let (problem, _) = problem(&format!("attention batch=8 sequence=8192 {words}"));
+                let canonical = CanonicalShape::default();
+                let program = problem.program("compiled", Phase::Both, &canonical, &gpu(arch));
+                for source in program.unwrap().compiled() {
+                    let bounds = Bounds::within(Duration::from_secs(120));
+                    let log = nvrtc.compile(source, arch, &bounds).unwrap().log;
+                    let spilled = resources(&log)["spill_store_bytes"].as_u64();
+                    let most = if source.title().contains("mma") {
+                        most
+                    } else {
+                        0
+                    };
+                    assert!(
+                        spilled <= Some(most),
+                        "{arch} {words}: {}: {log}",
+                        source.title()
+                    );
+                }
             }
         }
     }

@@ -18,10 +18,10 @@ const MAX_COMMENT_WIDTH: usize = 100;
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 94_500),
     ("kernels/program/src", 4400),
-    ("kernels/compiler/src", 31_000),
+    ("kernels/compiler/src", 31_400),
     ("kernels/workloads/src", 18400),
     ("cache/src", 6200),
-    ("tests/it", 23_300),
+    ("tests/it", 23_700),
 ];
 
 /// Private words for things that the field has names for, and these names.

@@ -9,7 +9,7 @@ use sweeper_program::{
 };
 use sweeper_workloads::registry;
 
-use crate::conformance::{Case, artifacts, cuda, problem};
+use crate::conformance::{Case, artifacts, cuda, gpu, problem};
 use crate::place::{Place, code, text};
 use crate::shim::{self, Mode};
 
@@ -52,7 +52,12 @@ fn transformers_conform_as_cuda_kernels() {
     case(MODELS[0]).conforms_on_shim(&phases, &bounded(16), Mode::Fast);
     for precision in ["tf32", "bf16"] {
         let words = format!("{} precision={precision}", MODELS[0]);
-        case(&words).conforms_on_shim(&phases, &bounded(16), Mode::Fast);
+        let mut case = case(&words);
+        case.conforms_on_shim(&phases, &bounded(16), Mode::Fast);
+        // Attention by warps.
+        case.backends = &["compiled"];
+        case.gpu = gpu("sm_80");
+        case.conforms_on_shim(&[Phase::Forward, Phase::Step], &bounded(16), Mode::Fast);
     }
     // Attention over more tiles than are on their way at once.
     let words =

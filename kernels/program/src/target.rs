@@ -12,6 +12,9 @@ pub enum Target {
     },
 }
 
+/// The first [`generation`] of GPUs whose `mma.sync` takes bf16 and tf32.
+pub const FIRST_WITH_TENSORS: u32 = 80;
+
 /// The number of an architecture such as `sm_90a`: 10 times its compute capability; 0 for what is
 /// a name of another form.
 pub fn generation(arch: &str) -> u32 {

@@ -25,21 +25,6 @@ static inline Operand operand(const void *shared, int leading, int stride) {
     return {(const char *)shared, leading, stride};
 }
 
-static inline float round_to_tf32(float x) {
-    unsigned bits;
-    memcpy(&bits, &x, sizeof bits);
-    if ((bits & 0x7f800000u) != 0x7f800000u) bits += 0x1000u;
-    bits &= ~0x1fffu;
-    return shim::cell_as<float>(bits);
-}
-static inline unsigned round_to_bf16(float x) {
-    unsigned bits;
-    memcpy(&bits, &x, sizeof bits);
-    if (x != x) return bits >> 16 | 0x40u;
-    return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-}
-static inline unsigned round_to_bf16_pair(float x, float y) { return round_to_bf16(x) | round_to_bf16(y) << 16; }
-
 namespace shim {
 // The number whose first byte is `byte` of a row, in the layout of 128-byte swizzles.
 static inline float number_at(uintptr_t at, Bf16) {

@@ -10,15 +10,7 @@
 #ifndef SWEEPER_HOPPER_H
 #define SWEEPER_HOPPER_H
 
-#include "cuda.h"
-
-// Numbers of products in bf16 and in tf32.
-struct Bf16 {
-    unsigned short bits;
-};
-struct Tf32 {
-    float value;
-};
+#include "factors.h"
 
 // Whether the product goes over the rows of B's tile.
 template <int IS> struct Transposed {};
@@ -130,19 +122,6 @@ template <int N> DEVICE void products_fence(unsigned (&x)[N]) {
 WGMMAS("k8.f32.tf32.tf32", END_NONE, Tf32, 0)
 WGMMAS("k16.f32.bf16.bf16", END_BY_ROWS, Bf16, 0)
 WGMMAS("k16.f32.bf16.bf16", END_BY_COLUMNS, Bf16, 1)
-
-// To the nearest; of ties tf32 takes the greater in magnitude, bf16 the even one.
-DEVICE float round_to_tf32(float x) {
-    unsigned y;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
-    return __int_as_float((int)y);
-}
-// The first number in the lower half.
-DEVICE unsigned round_to_bf16_pair(float x, float y) {
-    unsigned both;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(y), "f"(x));
-    return both;
-}
 
 #endif
 #endif

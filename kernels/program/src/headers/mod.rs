@@ -30,5 +30,11 @@ pub const FUNCTIONS_H: SourceFile =
 pub const FUNCTIONS_CUH: SourceFile =
     SourceFile::embedded("functions.cuh", include_str!("functions.cuh"));
 
-/// Warpgroup products and bulk copies, for CUDA kernels on Hopper GPUs; includes `cuda.h`.
+/// Factors of products on tensor cores, for CUDA kernels; includes `cuda.h`.
+pub const FACTORS_H: SourceFile = SourceFile::embedded("factors.h", include_str!("factors.h"));
+
+/// Products of warps on tensor cores, for CUDA kernels; includes `factors.h`.
+pub const MMA_H: SourceFile = SourceFile::embedded("mma.h", include_str!("mma.h"));
+
+/// Warpgroup products and bulk copies, for CUDA kernels on Hopper GPUs; includes `factors.h`.
 pub const HOPPER_H: SourceFile = SourceFile::embedded("hopper.h", include_str!("hopper.h"));

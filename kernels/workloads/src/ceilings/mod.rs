@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use crate::copy::copy_kernel;
 use sweeper_program::headers::CPU_H;
 use sweeper_program::tensor::Dtype;
-use sweeper_program::workload::{Target, generation};
+use sweeper_program::workload::{FIRST_WITH_TENSORS, Target, generation};
 use sweeper_program::{
     Arg, Binding, Geometry, Index, Kernel, KernelSource, Language, Program, Role, SourceFile, Step,
 };
@@ -40,9 +40,6 @@ pub struct Size {
     /// The last cache before memory, in bytes.
     pub cache_bytes: u64,
 }
-
-/// The first generation of GPUs whose `mma.sync` takes bf16 and tf32.
-const FIRST_WITH_TENSORS: u32 = 80;
 
 /// Multiply-adds that a CPU's thread does in each of its ten chains.
 const CPU_ROUNDS: usize = 1 << 24;

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::hopper::{self, Packed};
-use super::{by_library, cuda};
+use super::packed::{self, Packed};
+use super::{by_library, cuda, hopper, mma};
 use crate::fuse::Request;
 use crate::fuse::access;
 use crate::fuse::body::Source;
@@ -12,7 +12,7 @@ use crate::fuse::library::{self, Lies};
 use crate::fuse::plan::{Members, Plan, TaskId};
 use crate::graph::{Attention, AttentionPart, Node, NodeId, Op};
 use sweeper_program::headers::{CPU_H, ELEMENTARY_H, VECTOR_H};
-use sweeper_program::workload::Target;
+use sweeper_program::workload::{FIRST_WITH_TENSORS, Target, generation};
 use sweeper_program::{
     Arg, Geometry, Index, Kernel, KernelSource, Language, Precision, SourceFile, View,
 };
@@ -104,28 +104,40 @@ pub(in crate::fuse) enum Stored {
 
 /// Kernels of attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kernels {
+pub(super) enum Kernels {
     /// In C.
     Cpu,
     /// In f32, for all GPUs.
     Cuda,
-    /// In tf32 or bf16, for Hopper's tensor cores.
+    /// In tf32 or bf16, for Hopper's tensor cores: products of warpgroups.
     Hopper,
+    /// In tf32 or bf16, for other tensor cores that have these: products of warps.
+    Mma,
     /// Those of a library, in bf16.
     Library,
 }
 
 impl Kernels {
-    fn of(request: &Request<'_>) -> Kernels {
-        let Request {
-            target, precision, ..
-        } = *request;
-        match target {
-            _ if request.by_library => Kernels::Library,
-            Target::Cpu => Kernels::Cpu,
-            _ if hopper::is_for(target, precision) => Kernels::Hopper,
-            Target::Cuda { .. } => Kernels::Cuda,
+    /// The kernels for a target and a precision of products, if it has any.
+    pub(super) fn of(request: &Request<'_>) -> Option<Kernels> {
+        if request.by_library {
+            return Some(Kernels::Library);
         }
+        let Target::Cuda { arch } = request.target else {
+            return Some(Kernels::Cpu);
+        };
+        match request.precision {
+            Precision::F32 => Some(Kernels::Cuda),
+            Precision::Tf32 | Precision::Bf16 if arch == "sm_90a" => Some(Kernels::Hopper),
+            Precision::Tf32 | Precision::Bf16 => {
+                (generation(arch) >= FIRST_WITH_TENSORS).then_some(Kernels::Mma)
+            }
+        }
+    }
+
+    /// Whether they take packed operands, and write results in the forms that are asked for.
+    pub(super) fn are_on_tensor_cores(self) -> bool {
+        matches!(self, Kernels::Hopper | Kernels::Mma)
     }
 
     /// The form of the kernel that computes a part.
@@ -153,7 +165,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// The function, and the macro by which the source for Hopper has it alone.
+    /// The function, and the macro by which sources for tensor cores have it alone.
     pub(super) fn names(self) -> (&'static str, &'static str) {
         match self {
             Form::Forward => ("attention", "FORWARD"),
@@ -209,7 +221,9 @@ fn strided(plan: &Plan, id: NodeId) -> Option<Strided> {
 /// Merges tasks whose values one kernel computes, such as weighted values and the logarithms of
 /// sums.
 pub(in crate::fuse) fn merge(plan: &mut Plan, request: &Request<'_>) {
-    let kernels = Kernels::of(request);
+    let Some(kernels) = Kernels::of(request) else {
+        return;
+    };
     let attention = |plan: &Plan, task: TaskId| {
         let node = plan.graph.node(plan.tasks[task].node);
         let attention = of_node(node)?;
@@ -301,11 +315,11 @@ impl Call {
             width,
             precision: request.precision,
             is_in_place: false,
-            kernels: Kernels::of(request),
+            kernels: Kernels::of(request)?,
         };
         let least = match call.kernels {
             Kernels::Library => by_library::LEADING,
-            Kernels::Cpu | Kernels::Cuda | Kernels::Hopper => 1,
+            Kernels::Cpu | Kernels::Cuda | Kernels::Hopper | Kernels::Mma => 1,
         };
         call.merge_leading(least);
         (call.leading.len() <= LEADING).then_some(call)
@@ -345,7 +359,7 @@ impl Call {
     /// Has its kernel store results that are read in bf16 in that form, in place of f32 or, where
     /// they are read in f32, too, beside it.
     pub(in crate::fuse) fn store_rounded(&mut self, rounded: impl Fn(NodeId) -> Stored) {
-        if self.kernels != Kernels::Hopper {
+        if !self.kernels.are_on_tensor_cores() {
             return;
         }
         for &(part, node) in &self.writes {
@@ -360,14 +374,14 @@ impl Call {
 
     /// Has its kernel read matrices as they lie where all are bf16 in memory: none is packed then.
     pub(in crate::fuse) fn read_in_place(&mut self, is_bf16: impl Fn(NodeId) -> bool) {
-        self.is_in_place = self.kernels == Kernels::Hopper && hopper::reads_in_place(self, is_bf16);
+        self.is_in_place = self.kernels == Kernels::Hopper && packed::reads_in_place(self, is_bf16);
     }
 
     /// Positions of the operands that its kernel reads itself; the others it has packed.
     pub(in crate::fuse) fn reads_itself(&self) -> Range<usize> {
         match self.kernels {
             Kernels::Hopper if self.is_in_place => 0..self.reads.len().min(MATRICES),
-            Kernels::Hopper => 0..0,
+            Kernels::Hopper | Kernels::Mma => 0..0,
             Kernels::Cpu | Kernels::Cuda | Kernels::Library => 0..self.reads.len(),
         }
     }
@@ -430,16 +444,23 @@ impl Call {
 
     /// Its operands as its kernel takes them, where it takes them packed.
     pub(in crate::fuse) fn packs(&self) -> Vec<Packed> {
-        match self.kernels {
-            Kernels::Hopper => hopper::packs(self),
-            Kernels::Cpu | Kernels::Cuda | Kernels::Library => vec![],
+        match self.kernels.are_on_tensor_cores() {
+            true => packed::packs(self),
+            false => vec![],
         }
+    }
+
+    /// Whether operands of products over their rows are packed by columns.
+    pub(super) fn packs_columns(&self) -> bool {
+        self.kernels == Kernels::Hopper && self.precision == Precision::Tf32
     }
 
     /// The kernel, for widths up to a multiple of a vector or a tile.
     pub(in crate::fuse) fn kernel(&self, target: &Target) -> Kernel {
-        if self.kernels == Kernels::Hopper {
-            return hopper::main_kernel(self);
+        match self.kernels {
+            Kernels::Hopper => return hopper::kernel(self),
+            Kernels::Mma => return mma::kernel(self, target),
+            Kernels::Cpu | Kernels::Cuda | Kernels::Library => {}
         }
         let flags = [
             ("CAUSAL", self.attention.is_causal),
@@ -489,8 +510,10 @@ impl Call {
     }
 
     pub(in crate::fuse) fn geometry(&self, target: &Target) -> Geometry {
-        if self.kernels == Kernels::Hopper {
-            return hopper::geometry(self);
+        match self.kernels {
+            Kernels::Hopper => return hopper::geometry(self),
+            Kernels::Mma => return mma::geometry(self, target),
+            Kernels::Cpu | Kernels::Cuda | Kernels::Library => {}
         }
         match target {
             Target::Cpu => Geometry::blocks((self.heads() * self.rows().div_ceil(CPU_ROWS)) as u32),
@@ -511,12 +534,12 @@ impl Call {
     /// have, have neither memory nor steps.
     pub(in crate::fuse) fn args(
         &self,
-        packed: Vec<View>,
+        of_packs: Vec<View>,
         read: impl Fn(usize) -> View,
         written: Vec<View>,
     ) -> Vec<Arg> {
-        if self.kernels == Kernels::Hopper {
-            return hopper::args(self, packed, read, written);
+        if self.kernels.are_on_tensor_cores() {
+            return packed::args(self, of_packs, read, written);
         }
         let memory = self.reads_itself().map(|at| Arg::Read(read(at)));
         let memory = memory.chain(written.into_iter().map(Arg::Write));

@@ -32,7 +32,7 @@ const PAD: usize = 4;
 const TEAM_ROWS: usize = 32;
 
 /// Blocks that keep a large GPU busy, one to a multiprocessor.
-const BUSY_BLOCKS: usize = 132;
+pub(super) const BUSY_BLOCKS: usize = 132;
 
 /// How a block of a kernel shares out its work.
 struct Tiles {
@@ -129,7 +129,7 @@ impl Tiles {
 
 /// Shared memory that a block can have, by the table of compute capabilities in NVIDIA's CUDA C++
 /// programming guide.
-fn shared_bytes_of(arch: &str) -> usize {
+pub(super) fn shared_bytes_of(arch: &str) -> usize {
     let kib = match generation(arch) {
         70 | 72 => 96,
         75 => 64,

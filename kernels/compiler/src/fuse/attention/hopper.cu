@@ -10,9 +10,7 @@
 // DEPTH and WIDTH are columns of queries and keys, and of values, up to a multiple of 64. ROWS: of
 // a tile; SLOTS: of the ring.
 #include "ring.h"
-
-#define LN_2 0.69314718055994531f
-#define NEVER __int_as_float(0xff800000)
+#include "weights.h"
 
 // sums (+)= own tile^T, over WIDE columns that both tiles have; `own` is 64 rows of this group.
 template <int WIDE, int N> DEVICE void multiply_rows(float (&sums)[N], const char *own, const char *tile) {
@@ -22,27 +20,6 @@ template <int WIDE, int N> DEVICE void multiply_rows(float (&sums)[N], const cha
         multiply(sums, operand(own + at, 0, stride), operand(tile + at, 0, stride), i > 0, Number(), Transposed<0>());
     }
 }
-
-// The factors in registers of products over 8 or 16 columns.
-template <int N> struct Factors {
-    // Of N sums of a thread.
-    unsigned words[N * NUMBER_BYTES / 4];
-
-    // From the sums of a thread, rounded.
-    METHOD void set(const float (&x)[N]) {
-#if BF16
-#pragma unroll
-        for (int i = 0; i < N; i += 2) words[i / 2] = round_to_bf16_pair(x[i], x[i + 1]);
-#else
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            // Rows of the first column, then of the second.
-            const int from = i / 4 * 4 + i % 2 * 2 + i % 4 / 2;
-            words[i] = (unsigned)__float_as_int(round_to_tf32(x[from]));
-        }
-#endif
-    }
-};
 
 // sums += factors tile, over the rows of the tile: packed by rows in bf16, by columns in tf32.
 template <int WIDE, int N> DEVICE void multiply_factors(float (&sums)[WIDE / 2], Factors<N> &factors, const char *tile) {
@@ -58,119 +35,7 @@ template <int WIDE, int N> DEVICE void multiply_factors(float (&sums)[WIDE / 2],
     }
 }
 
-template <int N> DEVICE void zero(float (&x)[N]) {
-#pragma unroll
-    for (int i = 0; i < N; i++) x[i] = 0.0f;
-}
-
-// Writes a row's sums times a factor; `half` is 1 for the row eight below.
-template <int N> DEVICE void put_row(float *row, const float (&sums)[N], int half, float factor, int64 columns) {
-    const int first = threadIdx.x % 4 * 2;
-#pragma unroll
-    for (int i = 0; i < N / 4; i++) {
-        const float x = sums[i * 4 + half * 2] * factor, y = sums[i * 4 + half * 2 + 1] * factor;
-        const int at = i * 8 + first;
-        if (columns % 2 == 0) {
-            const float2 both = {x, y};
-            if (at < columns) *(float2 *)(row + at) = both;
-        } else {
-            if (at < columns) row[at] = x;
-            if (at + 1 < columns) row[at + 1] = y;
-        }
-    }
-}
-
-// The same rounded to bf16.
-template <int N> DEVICE void put_row(unsigned short *row, const float (&sums)[N], int half, float factor, int64 columns) {
-    const int first = threadIdx.x % 4 * 2;
-#pragma unroll
-    for (int i = 0; i < N / 4; i++) {
-        const unsigned both = round_to_bf16_pair(sums[i * 4 + half * 2] * factor, sums[i * 4 + half * 2 + 1] * factor);
-        const int at = i * 8 + first;
-        if (columns % 2 == 0) {
-            if (at < columns) *(unsigned *)(row + at) = both;
-        } else {
-            if (at < columns) row[at] = (unsigned short)both;
-            if (at + 1 < columns) row[at + 1] = (unsigned short)(both >> 16);
-        }
-    }
-}
-
-// Numbers of results in memory: ROUNDS, and ROUNDS_GRAD_V of the gradient by values, say whether
-// they are bf16.
-template <int IS_ROUNDED> struct Stored {
-    typedef float Number;
-};
-template <> struct Stored<1> {
-    typedef unsigned short Number;
-};
-
-// Where a row of a result begins: after those of the heads before or, by rows (BY_ROWS,
-// BY_ROWS_GRAD_V), beside those of the `beside` heads of its matrices, `step` after the row before.
-template <int IS_BY_ROWS>
-DEVICE int64 place_of(int64 head, int64 row, int64 rows, int64 columns, int64 beside, int64 step) {
-    if (IS_BY_ROWS) return (head / beside * rows + row) * step + head % beside * columns;
-    return (head * rows + row) * columns;
-}
-
-// `step_v` is from one row of the gradient by values to the next; `e1` and `e2` are the inner two
-// leading extents of operands that are read as they lie.
-#define SIZES float scale, int64 heads, int64 queries, int64 keys, int64 depth, int64 width, int64 beside, int64 step_v, \
-    int64 e1, int64 e2
-
 #ifdef FORWARD
-// Scores of keys that are none, or that come after the query, become NEVER.
-template <int N> DEVICE void hide(float (&scores)[N], int64 tile, int64 keys, int64 query) {
-    const int64 first = tile + threadIdx.x % 4 * 2;
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        const int64 key = first + i / 4 * 8 + i % 2;
-        bool is_seen = key < keys;
-#if CAUSAL
-        is_seen = is_seen && key <= query + i % 4 / 2 * 8;
-#endif
-        if (!is_seen) scores[i] = NEVER;
-    }
-}
-DEVICE float quad_max(float x) {
-    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-DEVICE float quad_sum(float x) {
-    x += __shfl_xor_sync(0xffffffffu, x, 1);
-    return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-
-// Weights of a tile of scores, and by which factor sums so far are too large, for the two rows of a
-// thread.
-struct Softmax {
-    float greatest[2], sum[2];
-
-    template <int N> METHOD void weigh(float (&scores)[N], float factor, float (&before)[2]) {
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            float most = greatest[half];
-#pragma unroll
-            for (int i = 0; i < N / 4; i++)
-                most = fmaxf(most, fmaxf(scores[i * 4 + half * 2], scores[i * 4 + half * 2 + 1]));
-            most = quad_max(most);
-            before[half] = exp2_fast((greatest[half] - most) * factor);
-            greatest[half] = most;
-            const float less = -most * factor;
-            float part = 0.0f;
-#pragma unroll
-            for (int i = 0; i < N / 4; i++) {
-#pragma unroll
-                for (int j = half * 2; j < half * 2 + 2; j++) {
-                    scores[i * 4 + j] = exp2_fast(fmaf(scores[i * 4 + j], factor, less));
-                    part += scores[i * 4 + j];
-                }
-            }
-            sum[half] = fmaf(sum[half], before[half], part);
-        }
-    }
-};
-
 #define TILE_BYTES (ROWS * (DEPTH > WIDTH ? DEPTH : WIDTH) * NUMBER_BYTES)
 
 KERNEL(attention, THREADS, 1)(MATRIX(q), MATRIX(k),
@@ -248,7 +113,8 @@ KERNEL(attention, THREADS, 1)(MATRIX(q), MATRIX(k),
 #if CAUSAL
         is_whole = is_whole && at + ROWS <= first + group * GROUP_ROWS;
 #endif
-        if (!is_whole) hide(scores, at, keys, query);
+        const int64 column = at + threadIdx.x % 4 * 2;
+        if (!is_whole) hide(scores, (int)(query - column), (int)(keys - column));
         softmax.weigh(scores, factor, before);
 #if WRITES_OUT
 #pragma unroll
@@ -286,71 +152,11 @@ KERNEL(attention, THREADS, 1)(MATRIX(q), MATRIX(k),
 #endif
 
 #if defined(GRAD_Q) || defined(GRAD_KV)
-// Rows of a block are queries, and columns of its scores are keys; or the other way round.
-#ifdef GRAD_KV
-#define ROWS_ARE_QUERIES 0
-#define KEEPS_WEIGHTS WRITES_GRAD_V
-#define SUMS_BYTES (ROWS * 4)
-#else
-#define ROWS_ARE_QUERIES 1
-#define KEEPS_WEIGHTS 0
-#define SUMS_BYTES 0
-#endif
+// Of numbers of columns, which come with each tile.
+#define SUMS_BYTES (ROWS_ARE_QUERIES ? 0 : ROWS * 4)
 #define MOST (DEPTH > WIDTH ? DEPTH : WIDTH)
 #define TILE_BYTES (ROWS * MOST * NUMBER_BYTES)
 
-// Weights of scores, and their gradients' scores: weights (of_weights - delta). `row` and `column`
-// are the first of the thread.
-struct Gradient {
-    int64 row, column, keys;
-    float factor;
-    // Of a thread's two rows.
-    float logs[2], delta[2];
-
-    METHOD bool is_hidden(int i) const {
-        const int64 column_of = column + i / 4 * 8 + i % 2;
-#if CAUSAL && ROWS_ARE_QUERIES
-        return column_of >= keys || column_of > row + i % 4 / 2 * 8;
-#elif ROWS_ARE_QUERIES
-        return column_of >= keys;
-#else
-        return column_of < row + i % 4 / 2 * 8;
-#endif
-    }
-    // Numbers of rows, or of the columns from `of_columns` on.
-    METHOD float number(const float (&of_rows)[2], const float2 &of_columns, int i) const {
-#if ROWS_ARE_QUERIES
-        return of_rows[i % 4 / 2];
-#else
-        return i % 2 ? of_columns.y : of_columns.x;
-#endif
-    }
-    template <int N> METHOD void weigh(float (&scores)[N], const float *of_columns, bool is_whole) const {
-#pragma unroll
-        for (int i = 0; i < N; i += 4) {
-            float2 pair = {0.0f, 0.0f};
-#if !ROWS_ARE_QUERIES
-            pair = *(const float2 *)(of_columns + i * 2);
-#endif
-#pragma unroll
-            for (int j = i; j < i + 4; j++) {
-                scores[j] = exp2_fast(fmaf(scores[j], factor, -number(logs, pair, j)));
-                if (!is_whole && is_hidden(j)) scores[j] = 0.0f;
-            }
-        }
-    }
-    template <int N> METHOD void of_scores(float (&of_weights)[N], const float (&weights)[N], const float *of_columns) const {
-#pragma unroll
-        for (int i = 0; i < N; i += 4) {
-            float2 pair = {0.0f, 0.0f};
-#if !ROWS_ARE_QUERIES
-            pair = *(const float2 *)(of_columns + i * 2);
-#endif
-#pragma unroll
-            for (int j = i; j < i + 4; j++) of_weights[j] = weights[j] * (of_weights[j] - number(delta, pair, j));
-        }
-    }
-};
 
 // `own` and `other`: queries and keys, or keys and queries; `own_out` and `other_out`: the gradient
 // of the result and values, or values and that gradient. `by_columns`: packed so, in tf32.
@@ -435,7 +241,7 @@ KERNEL(attention_grad_kv, THREADS, 1)
     const int64 row = first + group * GROUP_ROWS + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
     const char *rows_1 = own_tile + group * (GROUP_ROWS * DEPTH * NUMBER_BYTES);
     const char *rows_2 = own_out_tile + group * (GROUP_ROWS * WIDTH * NUMBER_BYTES);
-    Gradient gradient = {row, 0, keys, scale * LOG2_E, {0.0f, 0.0f}, {0.0f, 0.0f}};
+    Gradient gradient = {scale * LOG2_E, {0.0f, 0.0f}, {0.0f, 0.0f}};
 #if ROWS_ARE_QUERIES
     gradient.logs[0] = logs[row], gradient.logs[1] = logs[row + 8];
     gradient.delta[0] = delta[row], gradient.delta[1] = delta[row + 8];
@@ -471,8 +277,9 @@ KERNEL(attention_grad_kv, THREADS, 1)
 #elif CAUSAL
         is_whole = at >= first + (group + 1) * GROUP_ROWS;
 #endif
-        gradient.column = at + first_column;
-        gradient.weigh(weights, kept + slot * ROWS + first_column, is_whole);
+        const int64 column = at + first_column;
+        if (!is_whole) hide(weights, (int)(row - column), (int)(keys - column));
+        gradient.weigh(weights, kept + slot * ROWS + first_column);
 #if !BF16
         ring.give(slot);
 #endif

@@ -11,18 +11,20 @@ mod by_rows;
 mod call;
 mod cuda;
 mod hopper;
+mod mma;
+mod packed;
 
 pub(super) use by_library::{Fused, is_matrix};
 pub(super) use call::{Call, Stored, merge, takes};
-pub(super) use hopper::{Packed, Packing, pack};
+pub(super) use packed::{Packed, Packing, pack};
 
+use self::call::Kernels;
 use super::Request;
 use super::rewrite::{Whole, apply};
 use crate::graph::pattern::Pattern::{self, Any, Named, Of};
 use crate::graph::pattern::{BROADCAST, DIV, Kind, MUL, Match, Rule, SUB, SUM, TRANSPOSE, Var};
 use crate::graph::{Attention, AttentionPart, Binary, Graph, Node, NodeId, Op, Reduction, Unary};
-use sweeper_program::Precision;
-use sweeper_program::workload::{Refusal, Target};
+use sweeper_program::workload::Refusal;
 
 const SCORES: Var = Var(0);
 const EXPONENTIALS: Var = Var(1);
@@ -117,10 +119,7 @@ impl<const BY_LIBRARY: bool> Rules<BY_LIBRARY> {
 
 /// Whether the target has kernels of attention in the precision of products.
 pub(super) fn has_kernels(request: &Request<'_>) -> bool {
-    let Request {
-        target, precision, ..
-    } = *request;
-    *target == Target::Cpu || precision == Precision::F32 || hopper::is_for(target, precision)
+    Kernels::of(request).is_some()
 }
 
 /// Makes attentions of the graph's products and softmaxes.
@@ -134,10 +133,12 @@ pub(super) fn recognize(whole: &Whole, request: &Request<'_>) -> Result<Whole, R
         return Ok(whole);
     }
     let (whole, _) = apply(whole, Rules::<false>::ALL);
-    Ok(match hopper::is_for(request.target, request.precision) {
-        true => by_rows::by_rows(&whole),
-        false => whole,
-    })
+    Ok(
+        match Kernels::of(request).is_some_and(Kernels::are_on_tensor_cores) {
+            true => by_rows::by_rows(&whole),
+            false => whole,
+        },
+    )
 }
 
 /// Columns of queries, keys and values, at most: tiles of them are in a GPU's shared memory. A

@@ -9,7 +9,7 @@
 #ifndef SWEEPER_PACKED_H
 #define SWEEPER_PACKED_H
 
-#include "hopper.h"
+#include "factors.h"
 
 #define PADDED 128
 #define LOG2_E 1.44269504088896341f

@@ -7,6 +7,7 @@
 #ifndef SWEEPER_RING_H
 #define SWEEPER_RING_H
 
+#include "hopper.h"
 #include "packed.h"
 
 #define GROUPS 2
