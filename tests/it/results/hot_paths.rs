@@ -10,7 +10,7 @@ const RUNS: [(&str, &str); 7] = [
     ("loops", "the compilation guide's workloads"),
     ("million", "a million iterations"),
     ("again", "a million iterations of `mixed`, three times"),
-    ("mlp", "a hundred thousand training steps"),
+    ("mlp", "a million training steps"),
     ("transformer", "a Transformer's training"),
     ("never", "that, without parts"),
     ("first", "that, with parts first"),
@@ -78,7 +78,7 @@ const LOOPS: [Loops; 5] = [
         &[1_000_000],
     ),
     ("again", &[("mixed", "forward")], &[1_000_000]),
-    ("mlp", &[("mlp", "both")], &[100_000]),
+    ("mlp", &[("mlp", "both")], &[1_000_000]),
     (
         "transformer",
         &[("transformer", "step")],
