@@ -4,9 +4,6 @@ use serde::Serialize;
 
 use super::library::Scale;
 
-/// Columns of queries, keys and values are a multiple of this: 16 bytes in bf16.
-const COLUMNS: usize = 8;
-
 /// Columns, at most.
 const MOST_COLUMNS: usize = 128;
 
@@ -53,9 +50,9 @@ impl Heads {
             head_step,
             row_step,
         } = *self;
-        batch_step.is_multiple_of(COLUMNS)
-            && head_step.is_multiple_of(COLUMNS)
-            && row_step.is_multiple_of(COLUMNS)
+        batch_step.is_multiple_of(Attention::ALIGNMENT)
+            && head_step.is_multiple_of(Attention::ALIGNMENT)
+            && row_step.is_multiple_of(Attention::ALIGNMENT)
     }
 }
 
@@ -115,12 +112,21 @@ pub struct Attention {
 }
 
 impl Attention {
+    /// Columns of matrices, their first elements and their steps are multiples of this: 16 bytes in
+    /// bf16.
+    pub const ALIGNMENT: usize = 8;
+
+    /// Why the library does not take a matrix that lies otherwise, in words.
+    pub const MISALIGNED: &str =
+        "cuDNN's attention takes matrices whose rows begin at multiples of 16 bytes";
+
     /// Why the library does not have it, in words.
     pub fn refusal(&self) -> Option<String> {
         let width = self.width;
-        if !width.is_multiple_of(COLUMNS) || width > MOST_COLUMNS {
+        let unit = Self::ALIGNMENT;
+        if !width.is_multiple_of(unit) || width > MOST_COLUMNS {
             return Some(format!(
-                "cuDNN's attention takes widths that are a multiple of {COLUMNS} up to \
+                "cuDNN's attention takes widths that are a multiple of {unit} up to \
                  {MOST_COLUMNS}, not {width}"
             ));
         }
@@ -129,7 +135,7 @@ impl Attention {
             AttentionPass::Gradients { grad_out, .. } => Some(grad_out),
         });
         if matrices.into_iter().any(|lies| !lies.is_aligned()) {
-            return Some("cuDNN's attention takes rows that begin at multiples of 16 bytes".into());
+            return Some(Self::MISALIGNED.to_owned());
         }
         let is_forward = matches!(self.pass, AttentionPass::Forward { .. });
         let is_shared = |lies: Heads| self.heads > 1 && lies.head_step == 0;

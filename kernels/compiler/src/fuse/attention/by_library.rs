@@ -132,6 +132,11 @@ fn attention(of: &Call) -> Result<Attention, String> {
             "cuDNN's attention takes keys as wide as values here, not {depth} and {width}"
         ));
     }
+    let matrices = of.reads.iter().enumerate();
+    let mut matrices = matrices.filter(|&(at, _)| is_matrix(at));
+    if matrices.any(|(_, read)| !read.lies.start.is_multiple_of(Attention::ALIGNMENT)) {
+        return Err(Attention::MISALIGNED.to_owned());
+    }
     let (batch, heads) = match of.leading[..] {
         [] => (1, 1),
         [batch] => (batch, 1),

@@ -6,7 +6,7 @@ use crate::graph::{self, Graph, NodeId};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::tensor::{Dtype, Tensor};
 use sweeper_program::workload::{Phase, Target};
-use sweeper_program::{Arg, Kernel, Library, Precision, Program, Role, Step};
+use sweeper_program::{Arg, Heads, Kernel, Library, Precision, Program, Role, Step};
 
 fn request<'a>(graph: &'a Graph, policy: Policy, target: &'a Target) -> Request<'a> {
     Request {
@@ -213,4 +213,55 @@ fn matrices_in_bf16_are_not_packed() {
         "rows of 12 bytes"
     );
     assert!(packs(&heads(), Precision::Bf16), "given, and f32");
+}
+
+/// Attention of parts of one given tensor, (batch, rows, heads, 3 x columns), from a column on.
+fn parts_of_one(first: usize) -> Graph {
+    let mut graph = Graph::new();
+    let whole = given(&mut graph, "whole", &[2, 4, 3, 40]);
+    let [q, k, v] = [0, 1, 2].map(|part| {
+        let part = graph.slice(whole, 3, first + 8 * part, 1, 8).unwrap();
+        graph.transpose(part, &[0, 2, 1, 3]).unwrap()
+    });
+    let keys = graph.transpose_last(k).unwrap();
+    let scores = graph.matmul(q, keys).unwrap();
+    let weights = graph.softmax(scores).unwrap();
+    let out = graph.matmul(weights, v).unwrap();
+    graph.output("out", out, Role::Output);
+    graph
+}
+
+/// A library reads operands where they lie, if their rows begin at multiples of 16 bytes.
+#[test]
+fn a_library_reads_attention_where_it_lies() {
+    let target = cuda();
+    let made = |first: usize| {
+        let graph = parts_of_one(first);
+        program(&Request {
+            by_library: true,
+            ..request(&graph, Policy::Compiled, &target)
+        })
+    };
+    let program = made(8).unwrap();
+    let call = program.kernels.iter().find_map(|kernel| match kernel {
+        Kernel::Library(Library::Attention(call)) => Some(call),
+        _ => None,
+    });
+    let lies = Heads {
+        batch_step: 480,
+        head_step: 40,
+        row_step: 120,
+    };
+    let call = call.unwrap();
+    assert_eq!([call.q, call.k, call.v], [lies; 3]);
+    assert_eq!((call.batch, call.heads, call.queries), (2, 3, 4));
+    // One copy of all three.
+    let names = program.kernels.iter().map(|kernel| kernel.name());
+    let names: Vec<&str> = names.collect();
+    assert_eq!(
+        names,
+        ["round_to_bf16", "library.attention", "widen_from_bf16"]
+    );
+    let refusal = made(4).unwrap_err().to_string();
+    assert!(refusal.contains("16 bytes"), "{refusal}");
 }
