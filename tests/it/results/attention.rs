@@ -1,6 +1,6 @@
 //! Attention, operation by operation and without the scores in memory.
 
-use super::record::Rows;
+use super::record::{Row, Rows};
 use super::table::{Table, ratio, three};
 
 const RECORD: &str = "2026-11-24-h200-attention";
@@ -37,8 +37,7 @@ pub(super) fn eager_and_compiled() -> String {
                         ])
                     };
                     let (eager, compiled) = (of("eager"), of("compiled"));
-                    let megabytes =
-                        |row: &super::record::Row| three(row.number("peak_allocated_bytes") / 1e6);
+                    let megabytes = |row: &Row| three(row.number("peak_allocated_bytes") / 1e6);
                     table.line([
                         precision.to_owned(),
                         dimension.to_owned(),
@@ -93,6 +92,106 @@ pub(super) fn in_rounds_with_pytorch() -> String {
                     of("torch_compile_plain"),
                     of("torch_sdpa"),
                 ]);
+            }
+        }
+    }
+    table.text()
+}
+
+/// Attention in bf16 by cuDNN and by kernels of this build, in the rounds of one run.
+pub(super) fn beside_cudnn() -> String {
+    let rows = Rows::read("2026-11-26-h100-attention-cudnn", "records.csv");
+    let mut table = Table::new(&[
+        "d",
+        "S",
+        "mask",
+        "phase",
+        "`library` us",
+        "`compiled` us",
+        "`library` / `compiled`",
+        "error, relative L2",
+    ]);
+    for dimension in ["64", "128"] {
+        for sequence in ["1024", "4096", "8192"] {
+            for mask in ["none", "causal"] {
+                for phase in ["forward", "both"] {
+                    let of = |backend| {
+                        rows.one(&[
+                            ("dimension", dimension),
+                            ("sequence", sequence),
+                            ("mask", mask),
+                            ("phase", phase),
+                            ("backend", backend),
+                        ])
+                    };
+                    let (library, compiled) = (of("library"), of("compiled"));
+                    let error = |row: &Row| format!("{:.1e}", row.number("worst_error"));
+                    table.line([
+                        dimension.to_owned(),
+                        sequence.to_owned(),
+                        mask.to_owned(),
+                        phase.to_owned(),
+                        format!("{}{}", three(library.median() / 1e3), library.marks()),
+                        format!("{}{}", three(compiled.median() / 1e3), compiled.marks()),
+                        ratio(library.median() / compiled.median()),
+                        format!("{} / {}", error(library), error(compiled)),
+                    ]);
+                }
+            }
+        }
+    }
+    table.text()
+}
+
+/// Attention by products of warpgroups, by two programs, and by products of warps.
+pub(super) fn by_warps_and_warpgroups() -> String {
+    let [before, warpgroups, warps] = ["before", "warpgroups", "warps"].map(|run| {
+        Rows::read(
+            "2026-11-26-h100-attention-warps",
+            &format!("{run}-records.csv"),
+        )
+    });
+    let mut table = Table::new(&[
+        "products",
+        "d",
+        "S",
+        "mask",
+        "phase",
+        "warpgroups before us",
+        "warpgroups us",
+        "warps us",
+        "warps / warpgroups",
+    ]);
+    for precision in ["tf32", "bf16"] {
+        for dimension in ["64", "128"] {
+            for sequence in ["1024", "8192"] {
+                for mask in ["none", "causal"] {
+                    for phase in ["forward", "both"] {
+                        let of = |rows: &Rows| {
+                            let row = rows.one(&[
+                                ("precision", precision),
+                                ("dimension", dimension),
+                                ("sequence", sequence),
+                                ("mask", mask),
+                                ("phase", phase),
+                            ]);
+                            (row.median(), three(row.median() / 1e3))
+                        };
+                        let of_warpgroups = of(&warpgroups);
+                        let of_warps = of(&warps);
+                        table.line([
+                            precision.to_owned(),
+                            dimension.to_owned(),
+                            sequence.to_owned(),
+                            mask.to_owned(),
+                            phase.to_owned(),
+                            of(&before).1,
+                            of_warpgroups.1,
+                            of_warps.1,
+                            ratio(of_warps.0 / of_warpgroups.0),
+                        ]);
+                    }
+                }
             }
         }
     }

@@ -6,11 +6,15 @@ use super::table::{Table, three};
 const RECORD: &str = "2026-11-25-h100-hot-paths";
 
 /// Runs of the record: names of their files, and their loops.
-const RUNS: [(&str, &str); 7] = [
+const RUNS: [(&str, &str); 8] = [
     ("loops", "the compilation guide's workloads"),
     ("million", "a million iterations"),
     ("again", "a million iterations of `mixed`, three times"),
     ("mlp", "a million training steps"),
+    (
+        "attention",
+        "ten thousand iterations of `attention_block`, twelve times",
+    ),
     ("transformer", "a Transformer's training"),
     ("never", "that, without parts"),
     ("first", "that, with parts first"),
@@ -66,7 +70,7 @@ const GUIDE: [(&str, &str); 4] = [
 ];
 
 /// All loops of the record.
-const LOOPS: [Loops; 5] = [
+const LOOPS: [Loops; 6] = [
     ("loops", &GUIDE, &[1, 10, 100, 10_000]),
     (
         "million",
@@ -79,6 +83,7 @@ const LOOPS: [Loops; 5] = [
     ),
     ("again", &[("mixed", "forward")], &[1_000_000]),
     ("mlp", &[("mlp", "both")], &[1_000_000]),
+    ("attention", &[("attention_block", "forward")], &[10_000]),
     (
         "transformer",
         &[("transformer", "step")],

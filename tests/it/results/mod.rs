@@ -97,6 +97,14 @@ const PARTS: &[Part] = &[
         record::run("2026-11-25-h200-attention-torch", "")
     }),
     ("attention-torch", attention::in_rounds_with_pytorch),
+    ("attention-cudnn-run", || {
+        record::run("2026-11-26-h100-attention-cudnn", "")
+    }),
+    ("attention-cudnn", attention::beside_cudnn),
+    ("attention-warps-run", || {
+        record::run("2026-11-26-h100-attention-warps", "warps-")
+    }),
+    ("attention-warps", attention::by_warps_and_warpgroups),
     ("transformer-run", || {
         record::run("2026-11-24-h200-transformer", "")
     }),
@@ -117,7 +125,7 @@ const PARTS: &[Part] = &[
     ("economics", calibration::loops),
     ("break-even", calibration::break_even),
     ("economics-torch-run", || {
-        record::run("2026-11-25-h100-economics-torch", "")
+        record::run("2026-11-26-h100-economics-torch", "")
     }),
     ("economics-torch", calibration::loops_beside_pytorch),
     ("hot-paths-runs", hot_paths::runs),
