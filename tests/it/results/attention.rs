@@ -133,7 +133,7 @@ pub(super) fn beside_cudnn() -> String {
                         phase.to_owned(),
                         format!("{}{}", three(library.median() / 1e3), library.marks()),
                         format!("{}{}", three(compiled.median() / 1e3), compiled.marks()),
-                        ratio(library.median() / compiled.median()),
+                        format!("{:.2}", library.median() / compiled.median()),
                         format!("{} / {}", error(library), error(compiled)),
                     ]);
                 }
@@ -188,7 +188,7 @@ pub(super) fn by_warps_and_warpgroups() -> String {
                             of(&before).1,
                             of_warpgroups.1,
                             of_warps.1,
-                            ratio(of_warps.0 / of_warpgroups.0),
+                            format!("{:.2}", of_warps.0 / of_warpgroups.0),
                         ]);
                     }
                 }

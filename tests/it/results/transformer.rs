@@ -117,7 +117,7 @@ pub(super) fn operands_as_they_lie() -> String {
             format!("{}{}", three(peer_ns / 1e6), peer.marks()),
             ms(before),
             ms(now),
-            ratio(peer_ns / now.median()),
+            format!("{:.2}", peer_ns / now.median()),
             format!("{} / {}", before.text("launches"), now.text("launches")),
             format!("{} / {}", gigabytes(before), gigabytes(now)),
         ]);
