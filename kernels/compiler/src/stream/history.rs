@@ -52,7 +52,8 @@ pub(super) struct Record {
 }
 
 impl Record {
-    fn arity(&self) -> u64 {
+    /// Operands and results.
+    pub(super) fn arity(&self) -> u64 {
         u64::from(self.operands) + u64::from(self.results)
     }
 }

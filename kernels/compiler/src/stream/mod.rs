@@ -67,6 +67,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod boundary;
 mod definition;
 mod detect;
 mod follow;
@@ -375,7 +376,7 @@ impl Stream {
         while self.history.indexed() < self.history.next() {
             let at = self.history.index_next();
             if let Some(found) = self.detector.step(&self.history, at) {
-                let end = path::end(&self.history, found.period, found.from, at + 1);
+                let end = boundary::end(&self.history, found.period, found.from, at + 1);
                 self.add(found, end, at + 1);
             }
         }

@@ -180,45 +180,6 @@ pub(super) struct Seen<'a> {
     pub end: u64,
 }
 
-/// The end of an iteration: of the operations after which one may end, the first since the loop
-/// began over which the fewest values pass that were made in the loop. Between two iterations of a
-/// training step these are parameters alone. `next` is the operation after the last one of which
-/// the loop is known.
-pub(super) fn end(history: &History, period: u64, from: u64, next: u64) -> u64 {
-    let mut changes = vec![0i64; period as usize + 1];
-    let oldest = history.oldest();
-    for at in next - period..next {
-        for (position, occurrence) in history.occurrences(at) {
-            let before = position.saturating_sub(u64::from(occurrence.back));
-            if !occurrence.is_made || before < history.record(oldest).first {
-                continue;
-            }
-            // It passes over all places behind `before` up to `at`; rounds count for all alike.
-            let before = history.operation_of(before, oldest, at);
-            let first = ((before + 1) % period) as usize;
-            let last = first + ((at - before) % period) as usize;
-            changes[first] += 1;
-            changes[last.min(period as usize)] -= 1;
-            if last > period as usize {
-                changes[0] += 1;
-                changes[last - period as usize] -= 1;
-            }
-        }
-    }
-    let mut passing = 0;
-    let crossing: Vec<i64> = changes
-        .iter()
-        .map(|change| {
-            passing += change;
-            passing
-        })
-        .collect();
-    let places = from..from + period;
-    let best = places.min_by_key(|place| crossing[(place % period) as usize]);
-    let best = best.unwrap_or(from);
-    best + (next - best) / period * period
-}
-
 /// For each occurrence of an iteration, its name: the number of its value in the order in which
 /// values are first seen.
 struct Names {
@@ -247,7 +208,7 @@ impl Seen<'_> {
     fn span(&self, begin: u64, end: u64) -> std::ops::Range<u64> {
         let Record { first, .. } = *self.history.record(begin);
         let last = self.history.record(end - 1);
-        first..last.first + u64::from(last.operands) + u64::from(last.results)
+        first..last.first + last.arity()
     }
 
     /// Occurrences of an iteration.
