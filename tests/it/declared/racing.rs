@@ -416,7 +416,9 @@ fn a_kernel_with_a_slow_configuration_races() {
     let dispatch: serde_json::Value =
         serde_json::from_str(&folder.read("exports/dispatch.json")).unwrap();
     let chosen = &dispatch["backends"]["work"][0];
-    assert_eq!(chosen["median_ns"].as_f64(), Some(time(&best)));
+    // The reader of JSON may be off by the last bit.
+    let told = chosen["median_ns"].as_f64().unwrap();
+    assert!((told / time(&best) - 1.0).abs() < 1e-12, "{chosen}");
     assert_eq!(chosen["measured_again"], true);
     assert_eq!(chosen["configuration"]["passes"], 1);
     let reported = folder.sweeper(&["report", folder.run_folder().to_str().unwrap()]);
