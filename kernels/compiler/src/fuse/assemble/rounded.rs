@@ -152,9 +152,9 @@ impl Assembly<'_> {
     /// Matrices of attention that are computed, and for a library those that are given, too:
     /// kernels of ours round these themselves.
     fn rounded_for_attention(&self, tasks: &Members) -> Vec<NodeId> {
-        const MATRICES: usize = 4;
         let by_library = self.request.by_library;
-        let is_read = |at: usize| at < MATRICES || (by_library && attention::is_matrix(at));
+        let is_read =
+            |at: usize| at < attention::MATRICES || (by_library && attention::is_matrix(at));
         let nodes = tasks.iter().map(|&task| self.plan.tasks[task].node);
         let operands = nodes.flat_map(|id| {
             let operands = self.plan.graph.node(id).operands.iter().enumerate();

@@ -42,7 +42,7 @@ pub(super) const LOG_SUM_EXP: usize = 4;
 pub(super) const LAST: usize = 5;
 
 /// Operands before this one are matrices: queries, keys, values and the gradient of the result.
-pub(super) const MATRICES: usize = LOG_SUM_EXP;
+pub(in crate::fuse) const MATRICES: usize = LOG_SUM_EXP;
 
 /// An operand of several matrices, whose rows are contiguous.
 #[derive(Clone, Debug, PartialEq, Eq)]

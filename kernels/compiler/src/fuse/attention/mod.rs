@@ -15,7 +15,7 @@ mod mma;
 mod packed;
 
 pub(super) use by_library::{Fused, is_matrix};
-pub(super) use call::{Call, Stored, merge, takes};
+pub(super) use call::{Call, MATRICES, Stored, merge, takes};
 pub(super) use packed::{Packed, Packing, pack};
 
 use self::call::Kernels;

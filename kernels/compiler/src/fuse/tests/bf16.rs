@@ -83,14 +83,19 @@ fn what_is_scattered_is_f32() {
     assert!(!stored.is_empty() && stored.iter().all(|dtype| *dtype == Dtype::F32));
 }
 
+/// softmax(q k^T) v
+fn attended(graph: &mut Graph, [q, k, v]: [NodeId; 3]) -> NodeId {
+    let keys = graph.transpose_last(k).unwrap();
+    let scores = graph.matmul(q, keys).unwrap();
+    let weights = graph.softmax(scores).unwrap();
+    graph.matmul(weights, v).unwrap()
+}
+
 /// Attention of heads whose results lie beside each other, (batch, rows, heads x columns).
 fn heads() -> Graph {
     let mut graph = Graph::new();
     let [q, k, v] = ["q", "k", "v"].map(|name| given(&mut graph, name, &[2, 3, 4, 8]));
-    let keys = graph.transpose_last(k).unwrap();
-    let scores = graph.matmul(q, keys).unwrap();
-    let weights = graph.softmax(scores).unwrap();
-    let mixed = graph.matmul(weights, v).unwrap();
+    let mixed = attended(&mut graph, [q, k, v]);
     let beside = graph.transpose(mixed, &[0, 2, 1, 3]).unwrap();
     let joined = graph.reshape(beside, &[2, 4, 24]).unwrap();
     let w = given(&mut graph, "w", &[24, 5]);
@@ -185,10 +190,7 @@ fn computed_heads(columns: usize) -> Graph {
         let given = given(&mut graph, name, &[2, 4, columns]);
         graph.swish(given).unwrap()
     });
-    let keys = graph.transpose_last(k).unwrap();
-    let scores = graph.matmul(q, keys).unwrap();
-    let weights = graph.softmax(scores).unwrap();
-    let out = graph.matmul(weights, v).unwrap();
+    let out = attended(&mut graph, [q, k, v]);
     graph.output("out", out, Role::Output);
     graph
 }
@@ -223,10 +225,7 @@ fn parts_of_one(first: usize) -> Graph {
         let part = graph.slice(whole, 3, first + 8 * part, 1, 8).unwrap();
         graph.transpose(part, &[0, 2, 1, 3]).unwrap()
     });
-    let keys = graph.transpose_last(k).unwrap();
-    let scores = graph.matmul(q, keys).unwrap();
-    let weights = graph.softmax(scores).unwrap();
-    let out = graph.matmul(weights, v).unwrap();
+    let out = attended(&mut graph, [q, k, v]);
     graph.output("out", out, Role::Output);
     graph
 }
