@@ -6,7 +6,7 @@ use super::table::{Table, three};
 const RECORD: &str = "2026-11-25-h100-hot-paths";
 
 /// Runs of the record: names of their files, and their loops.
-const RUNS: [(&str, &str); 8] = [
+const RUNS: [(&str, &str); 10] = [
     ("loops", "the compilation guide's workloads"),
     ("million", "a million iterations"),
     ("again", "a million iterations of `mixed`, three times"),
@@ -15,6 +15,8 @@ const RUNS: [(&str, &str); 8] = [
         "attention",
         "ten thousand iterations of `attention_block`, twelve times",
     ),
+    ("untried", "that, where nothing is compiled"),
+    ("guide", "ten thousand iterations, a day later"),
     ("transformer", "a Transformer's training"),
     ("never", "that, without parts"),
     ("first", "that, with parts first"),
@@ -70,7 +72,7 @@ const GUIDE: [(&str, &str); 4] = [
 ];
 
 /// All loops of the record.
-const LOOPS: [Loops; 6] = [
+const LOOPS: [Loops; 8] = [
     ("loops", &GUIDE, &[1, 10, 100, 10_000]),
     (
         "million",
@@ -84,6 +86,12 @@ const LOOPS: [Loops; 6] = [
     ("again", &[("mixed", "forward")], &[1_000_000]),
     ("mlp", &[("mlp", "both")], &[1_000_000]),
     ("attention", &[("attention_block", "forward")], &[10_000]),
+    ("untried", &[("attention_block", "forward")], &[10_000]),
+    (
+        "guide",
+        &[("mlp", "both"), ("attention_block", "forward")],
+        &[10_000],
+    ),
     (
         "transformer",
         &[("transformer", "step")],
