@@ -229,8 +229,8 @@ within 40 "the first of the second tries" has_again 1
 scontrol requeue "${job}_1"
 within 20 "that the task is queued" bash -c "squeue -h -r -t PD -o %i -j $job | grep -q ."
 [ "$(again)" -lt 4 ] || fail "the task was not started again before it was done"
-# Slurm would wait for two minutes.
-scontrol update JobId="${job}_1" StartTime=now
+# It starts when its first credential has ended (slurm.conf). Before that a node refuses it: "Job credential
+# revoked".
 within 90 "the end of the second tries" is_over "$job"
 [ "$(again)" = 4 ] || fail "$(again) points were tried again, and not 4"
 [ "$(grep -c '"earlier_rows":1' tried/slurmed-*/shards/1-of-1.jsonl)" = 4 ] || fail "a point was tried twice"
