@@ -91,11 +91,7 @@ enum Stage {
         look: u32,
     },
     /// Kernels of a program are being compiled.
-    Compiling {
-        id: LoopId,
-        scope: Scope,
-        since: Instant,
-    },
+    Compiling { id: LoopId, scope: Scope },
     /// A program takes turns with what ran before.
     Turning {
         id: LoopId,
@@ -150,7 +146,11 @@ pub(super) struct Driver<'a> {
     iteration: u32,
     /// The program that ran the last iteration.
     last: Prepared,
+    /// The host's clock when the loop began, when it was last decided something, and when the
+    /// background was last asked for a plan or a program.
     start: Instant,
+    now: Instant,
+    asked: Instant,
     /// Operations run without being recorded.
     silence: Option<Silence>,
     /// The length of the next rest of a loop that is settled, in iterations.
@@ -179,6 +179,7 @@ pub(super) struct Driven {
 impl<'a> Driver<'a> {
     /// A loop of which nothing is known.
     pub(super) fn new(bench: Bench<'a>, iterations: u32) -> Self {
+        let now = Instant::now();
         Driver {
             last: bench.eager,
             bench,
@@ -191,7 +192,9 @@ impl<'a> Driver<'a> {
             whole: None,
             adopt_at: None,
             iteration: 0,
-            start: Instant::now(),
+            start: now,
+            now,
+            asked: now,
             silence: None,
             rest: 1,
             has_parts: false,
@@ -278,8 +281,8 @@ impl<'a> Driver<'a> {
                 scope: Scope::Whole,
             } => (HotOutcome::Short, Some(id)),
             Stage::Planning { .. } | Stage::Weighing { .. } => (HotOutcome::Unpaid, None),
-            Stage::Compiling { id, since, .. } => {
-                self.path.background_ns += since.elapsed().as_nanos() as f64;
+            Stage::Compiling { id, .. } => {
+                self.path.background_ns += (self.now - self.asked).as_nanos() as f64;
                 (HotOutcome::Compiling, Some(id))
             }
             Stage::Turning { .. } => (HotOutcome::Trying, None),
@@ -396,6 +399,10 @@ impl<'a> Driver<'a> {
         side: Side,
         launcher: &mut dyn Launcher,
     ) -> Result<(), DeviceError> {
+        if matches!(self.stage, Stage::Searching | Stage::Settled) {
+            return Ok(());
+        }
+        self.now = launcher.now();
         let stage = std::mem::replace(&mut self.stage, Stage::Settled);
         self.stage = match stage {
             Stage::Watching {
@@ -409,11 +416,9 @@ impl<'a> Driver<'a> {
                 offers,
                 look,
             } if own == id => self.weigh(id, offers, look),
-            Stage::Compiling {
-                id: own,
-                scope,
-                since,
-            } if own == id => self.compiled((id, scope), since, launcher)?,
+            Stage::Compiling { id: own, scope } if own == id => {
+                self.compiled((id, scope), launcher)?
+            }
             Stage::Turning {
                 id: own,
                 tried,
@@ -439,12 +444,15 @@ impl<'a> Driver<'a> {
             return Ok(watching(times, look));
         }
         let operations = self.bench.dispatcher.steps().len();
-        let pays = match self.bench.threshold {
-            Some(threshold) => iteration >= threshold,
-            None => plan_pays(operations, self.start.elapsed().as_nanos() as f64),
+        let (pays, next) = match self.bench.threshold {
+            Some(threshold) => (iteration >= threshold, threshold),
+            None => {
+                let elapsed_ns = (self.now - self.start).as_nanos() as f64;
+                (plan_pays(operations, elapsed_ns), next_look(iteration))
+            }
         };
         if !pays {
-            return Ok(watching(times, next_look(iteration)));
+            return Ok(watching(times, next));
         }
         let (from, to) = match times {
             [Some(from), Some(to)] => (from, to),

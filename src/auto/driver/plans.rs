@@ -1,7 +1,5 @@
 //! Programs are planned and compiled beside the loop, where they pay.
 
-use std::time::Instant;
-
 use sweeper_program::workload::LoopId;
 
 use super::{Driver, Loaded, Offers, Stage};
@@ -24,6 +22,7 @@ impl Driver<'_> {
         match planner {
             Some(planner) => {
                 self.bench.background.plan(scope, planner);
+                self.asked = self.now;
                 Stage::Planning { id, scope }
             }
             None => Stage::Settled,
@@ -133,20 +132,19 @@ impl Driver<'_> {
 
     fn compile(&mut self, id: LoopId, scope: Scope) -> Stage {
         self.bench.background.compile(scope);
-        let since = Instant::now();
-        Stage::Compiling { id, scope, since }
+        self.asked = self.now;
+        Stage::Compiling { id, scope }
     }
 
     /// Loads a program that is compiled, and lets it take turns.
     pub(super) fn compiled(
         &mut self,
         (id, scope): (LoopId, Scope),
-        since: Instant,
         launcher: &mut dyn Launcher,
     ) -> Result<Stage, DeviceError> {
         let compiled = match self.bench.background.news() {
             Ok(Some(News::Compiled(of, compiled))) if of == scope => compiled,
-            Ok(_) => return Ok(Stage::Compiling { id, scope, since }),
+            Ok(_) => return Ok(Stage::Compiling { id, scope }),
             Err(failure) => Err(failure),
         };
         let Compiled {

@@ -4,7 +4,7 @@
 //! has just begun is not recorded, and one whose next decision is some iterations away rests until
 //! then.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{Driver, HotOutcome, Stage};
 use crate::device::DeviceError;
@@ -18,11 +18,13 @@ const YOUNG: Duration = Duration::from_millis(1);
 /// have run.
 const FIRST_LOOK: usize = 4;
 
-/// While somebody else works for the loop, it is asked for news so often, in nanoseconds.
+/// The background is asked for news so often, in nanoseconds, but not before this share of the time
+/// that it has worked: what is ready is used that much later.
 const NEWS_NS: f64 = 100e3;
+const NEWS_SHARE: f64 = 1.0 / 32.0;
 
-/// The longest rest while somebody else works, and that of a loop that is settled, in iterations.
-const MOST_ITERATIONS: [u32; 2] = [32, 1024];
+/// The longest rest, in iterations.
+const MOST_ITERATIONS: u32 = 1024;
 
 /// A shorter rest saves nothing.
 const LEAST_ITERATIONS: u32 = 2;
@@ -46,28 +48,27 @@ impl Driver<'_> {
         });
     }
 
-    /// Rests after an iteration until the next decision, unless iterations are counted.
+    /// Rests after an iteration until the next decision.
     pub(super) fn rest(&mut self) {
-        if self.bench.threshold.is_some() {
-            return;
-        }
-        let eager_ns = self.path.eager_ns.unwrap_or_default();
-        let [most, longest] = MOST_ITERATIONS;
         let iterations = match &self.stage {
             Stage::Watching { look, .. } | Stage::Weighing { look, .. } => {
                 look.saturating_sub(self.iteration + 1)
             }
-            Stage::Planning { .. } | Stage::Compiling { .. } => {
-                ((NEWS_NS / eager_ns.max(1.0)) as u32).min(most)
+            // By a threshold the program is to be used as early as it can be.
+            Stage::Planning { .. } | Stage::Compiling { .. } if self.bench.threshold.is_none() => {
+                let worked_ns = (self.now - self.asked).as_nanos() as f64;
+                let rest_ns = NEWS_NS.max(NEWS_SHARE * worked_ns);
+                (rest_ns / self.path.eager_ns.unwrap_or_default().max(1.0)) as u32
             }
             // Other work may follow: now and then the stream has to see that the loop still runs.
             Stage::Settled if self.has_given_up() => {
-                self.rest = (2 * self.rest).min(longest);
+                self.rest = (2 * self.rest).min(MOST_ITERATIONS);
                 self.rest
             }
-            Stage::Searching | Stage::Turning { .. } | Stage::Settled => 0,
+            _ => 0,
         };
         if iterations >= LEAST_ITERATIONS {
+            let iterations = iterations.min(MOST_ITERATIONS);
             self.silence = Some(Silence::Rest { iterations });
         }
     }
@@ -111,7 +112,7 @@ impl Driver<'_> {
         }
         self.silence = match then {
             Some(Silence::Young { done, look }) if done == look => {
-                let is_young = self.start.elapsed() < YOUNG;
+                let is_young = launcher.now() - self.start < YOUNG;
                 is_young.then_some(Silence::Young {
                     done,
                     look: 2 * look,
@@ -144,7 +145,7 @@ impl LoopDriver for Driver<'_> {
         launcher.wait()?;
         let operations = self.bench.dispatcher.steps().len();
         self.begin_silence();
-        self.start = Instant::now();
+        self.start = launcher.now();
         for iteration in 1..=self.iterations {
             self.iteration = iteration;
             self.begin_iteration();
@@ -162,7 +163,8 @@ impl LoopDriver for Driver<'_> {
         let held = self.bench.dispatcher.flush();
         self.flush(0, held, launcher)?;
         launcher.wait()?;
-        Ok(self.start.elapsed())
+        self.now = launcher.now();
+        Ok(self.now - self.start)
     }
 
     fn iterations(&self) -> u32 {

@@ -29,13 +29,8 @@ fn remembering(decisions: &[Decision], loaded: Option<Scope>, iterations: u32) -
     });
     let mut driver = Driver::new(bench, iterations).remembering((LOOP, &all), loaded);
     let mut launcher = Counting {
-        step_ns: [1e5, 5e4, 1e4],
         loaded: 1,
-        now_ns: 0.0,
-        moments: Vec::new(),
-        launched: Vec::new(),
-        behind_ns: 0.0,
-        refuses: false,
+        ..Counting::new([1e5, 5e4, 1e4])
     };
     driver.run(&mut launcher).unwrap();
     (driver.finish(launcher.now_ns), launcher.moments.len())
