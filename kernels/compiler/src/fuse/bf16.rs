@@ -25,12 +25,6 @@ static FILES: [SourceFile; 3] = [
     CUDA_H,
 ];
 
-static WIDEN_FILES: [SourceFile; 3] = [
-    SourceFile::embedded("widen.cu", include_str!("widen.cu")),
-    BF16_H,
-    CUDA_H,
-];
-
 /// Threads of a block, and blocks of an array, at most: each thread rounds many elements, four at a
 /// time, and shorter arrays leave few blocks of the launch without work.
 const THREADS: u32 = 256;
@@ -39,9 +33,22 @@ const BLOCKS: usize = 288;
 /// Arrays that a launch rounds, or copies to f32, at most.
 const MAX_JOBS: usize = 32;
 
-/// The functions.
-const ENTRY: &str = "round_to_bf16";
-const WIDEN_ENTRY: &str = "widen_from_bf16";
+/// Copies in one direction: the function, and what chooses it in the source.
+#[derive(Clone, Copy)]
+struct Copies {
+    entry: &'static str,
+    widens: bool,
+}
+
+const ROUNDED: Copies = Copies {
+    entry: "round_to_bf16",
+    widens: false,
+};
+
+const WIDENED: Copies = Copies {
+    entry: "widen_from_bf16",
+    widens: true,
+};
 
 /// The nodes that are bf16 in memory: all that may be, but for operands of calls that take f32.
 pub(super) fn in_memory(plan: &Plan, request: &Request<'_>) -> BTreeSet<NodeId> {
@@ -78,12 +85,15 @@ pub(super) fn rounded(plan: &Plan, call: &Library, lies: &[Lies]) -> Vec<NodeId>
 }
 
 /// The kernel that copies so many arrays.
-fn kernel((files, entry): Copies, jobs: usize) -> Kernel {
+fn kernel(copies: Copies, jobs: usize) -> Kernel {
     Kernel::Compiled(KernelSource {
         language: Language::Cuda,
-        files: Cow::Borrowed(files),
-        entry: entry.into(),
-        defines: vec![KernelSource::define("EACH_JOB", each_job(jobs))],
+        files: Cow::Borrowed(&FILES),
+        entry: copies.entry.into(),
+        defines: vec![
+            KernelSource::define("EACH_JOB", each_job(jobs)),
+            KernelSource::define("WIDENS", u8::from(copies.widens)),
+        ],
         user: None,
     })
 }
@@ -96,16 +106,13 @@ pub(super) fn each_job(jobs: usize) -> String {
 
 /// Whether a kernel only copies factors in the precision of their product.
 pub fn rounds_factors(held: &Kernel) -> bool {
-    held.name() == ENTRY
+    held.name() == ROUNDED.entry
 }
 
 /// Whether a kernel only copies results of a library from bf16 to f32.
 pub fn widens_results(held: &Kernel) -> bool {
-    held.name() == WIDEN_ENTRY
+    held.name() == WIDENED.entry
 }
-
-/// A source, and its function.
-type Copies = (&'static [SourceFile], &'static str);
 
 /// A kernel, with the geometry and the arguments of its launch.
 type Launch = (Kernel, Geometry, Vec<Arg>);
@@ -113,12 +120,12 @@ type Launch = (Kernel, Geometry, Vec<Arg>);
 /// Launches over pairs of views of as many elements, f32 and bf16; each with its kernel. There are
 /// two kernels, for one array and for up to [`MAX_JOBS`], so that models of any depth share them.
 pub(super) fn launches(jobs: &[(View, View)]) -> Vec<Launch> {
-    all((&FILES, ENTRY), jobs)
+    all(ROUNDED, jobs)
 }
 
 /// As [`launches`], of bf16 and f32: copies in the other direction.
 pub(super) fn widening(jobs: &[(View, View)]) -> Vec<Launch> {
-    all((&WIDEN_FILES, WIDEN_ENTRY), jobs)
+    all(WIDENED, jobs)
 }
 
 fn all(copies: Copies, jobs: &[(View, View)]) -> Vec<Launch> {

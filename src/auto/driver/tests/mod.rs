@@ -483,7 +483,10 @@ fn a_threshold_counts_iterations_alone() {
     let run = setting.run(LONG);
     assert_eq!(run.outcome(), HotOutcome::Short);
     let recorded = run.recorded / 3;
-    assert!(recorded < 20, "{recorded} iterations, of which none decides");
+    assert!(
+        recorded < 20,
+        "{recorded} iterations, of which none decides"
+    );
 }
 
 #[test]
