@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use sweeper::compile::Bounds;
 use sweeper::compile::nvrtc::Nvrtc;
 use sweeper::device::cuda::Cuda;
-use sweeper::device::{Artifact, Device, Job};
+use sweeper::device::{Artifact, Device, Job, RunsPrograms};
 use sweeper::identity::CacheState;
 use sweeper_program::inputs::InputKey;
 use sweeper_program::{

@@ -13,7 +13,7 @@ use std::time::Duration;
 use sweeper::compile::cc::Cc;
 use sweeper::compile::digests::Digests;
 use sweeper::device::cpu::Cpu;
-use sweeper::device::{Artifact, Device, Job, Prepared};
+use sweeper::device::{Artifact, Device, Job, Prepared, RunsPrograms};
 use sweeper_compiler::codegen::Generated;
 use sweeper_compiler::nest::{Bounds, CrossBlock, Extents, Launch, Memory, Nest, Stride};
 use sweeper_program::builtin::Builtin;

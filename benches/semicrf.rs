@@ -18,7 +18,7 @@ use sweeper::compile::Bounds;
 use sweeper::compile::cc::Cc;
 use sweeper::compile::digests::Digests;
 use sweeper::device::cpu::Cpu;
-use sweeper::device::{Artifact, Device, Job, Prepared};
+use sweeper::device::{Artifact, Device, Job, Prepared, RunsPrograms};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::{
     CanonicalShape, Dtype, KernelSource, Parameters, Phase, Problem, Program, Target, Value,

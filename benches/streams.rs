@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use sweeper::device::cpu::Cpu;
-use sweeper::device::{Device, Job};
+use sweeper::device::{Device, Job, RunsPrograms};
 use sweeper_compiler::graph::Graph;
 use sweeper_compiler::stream::{Answer, Definition, Kind, Operation, Stream, Tensor, Value};
 use sweeper_program::builtin::Builtin;

@@ -7,7 +7,8 @@ use sweeper_program::{Foreign, Program, Target, Tensors};
 
 use super::launcher::LoopDriver;
 use super::{
-    Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, Sample, Unseen,
+    Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, RunsPrograms,
+    Sample, Unseen,
 };
 use crate::row::outcome::Checked;
 
@@ -69,25 +70,6 @@ impl Device for BusyTimeDevice<'_> {
         self.device.prepare_foreign(program, foreign, inputs)
     }
 
-    fn further_preparation_ns(&self, program: Prepared) -> u64 {
-        self.device.further_preparation_ns(program)
-    }
-
-    fn launch_as_graph(&mut self, program: Prepared) {
-        self.device.launch_as_graph(program);
-    }
-
-    fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
-        self.device.poison(program)
-    }
-
-    fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
-        let start = Instant::now();
-        let sample = self.device.sample(program, iterations);
-        self.running += start.elapsed();
-        sample
-    }
-
     fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
         let start = Instant::now();
         let sample = self.device.run_loop(program, iterations);
@@ -105,6 +87,31 @@ impl Device for BusyTimeDevice<'_> {
         self.running += start.elapsed();
         sample
     }
+}
+
+impl RunsPrograms for BusyTimeDevice<'_> {
+    fn further_preparation_ns(&self, program: Prepared) -> u64 {
+        self.device.further_preparation_ns(program)
+    }
+
+    fn preparation(&self, program: Prepared) -> Option<Preparation> {
+        self.device.preparation(program)
+    }
+
+    fn launch_as_graph(&mut self, program: Prepared) {
+        self.device.launch_as_graph(program);
+    }
+
+    fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
+        self.device.poison(program)
+    }
+
+    fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
+        let start = Instant::now();
+        let sample = self.device.sample(program, iterations);
+        self.running += start.elapsed();
+        sample
+    }
 
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {
         self.device.results(program, specs)
@@ -116,10 +123,6 @@ impl Device for BusyTimeDevice<'_> {
 
     fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError> {
         self.device.restore_inputs(given)
-    }
-
-    fn preparation(&self, program: Prepared) -> Option<Preparation> {
-        self.device.preparation(program)
     }
 
     fn audit(

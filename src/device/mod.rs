@@ -172,8 +172,89 @@ pub struct Unseen {
     pub usual_ns: f64,
 }
 
-/// A device that runs programs.
-pub trait Device {
+/// Runs programs that it has prepared.
+pub trait RunsPrograms {
+    /// The time that making a program ready takes beyond the time of its
+    /// [`prepare`](Device::prepare), in nanoseconds: to load kernels and libraries that programs
+    /// before it had loaded already, and to record its graph once it ran. Both together are the
+    /// price of the program by itself.
+    fn further_preparation_ns(&self, _program: Prepared) -> u64 {
+        0
+    }
+
+    /// Times of the steps that made a program ready, of a foreign one where its process says so;
+    /// none where nothing was loaded.
+    fn preparation(&self, _program: Prepared) -> Option<Preparation> {
+        None
+    }
+
+    /// From now on launches a program's timed steps as one graph. A device that knows no graphs
+    /// goes on as before.
+    fn launch_as_graph(&mut self, _program: Prepared) {}
+
+    /// Overwrites all results and scratch memory of a program, so that elements that are never
+    /// written show.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn poison(&mut self, program: Prepared) -> Result<(), DeviceError>;
+
+    /// Runs `iterations` times the prologue untimed and the steps timed. Given tensors that a
+    /// program updates are restored before each, untimed as well.
+    ///
+    /// # Errors
+    /// A refused launch or a lost device.
+    fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError>;
+
+    /// Reads the results of a program's last sample, with the shapes of `specs`.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError>;
+
+    /// How thoroughly [`results`](Self::results) itself judges a program's run; none where the
+    /// results that it reads are judged.
+    fn judged(&self, _program: Prepared) -> Option<Checked> {
+        None
+    }
+
+    /// Compares the memory of given tensors with what was bound, and makes it so again where a
+    /// program wrote what it must not. Yields the names of those that had changed; a tensor that a
+    /// program updates is not looked at.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn restore_inputs(&mut self, _given: &Tensors) -> Result<Vec<String>, DeviceError> {
+        Ok(Vec::new())
+    }
+
+    /// Runs the function of a foreign program on other inputs, which lie elsewhere, and looks
+    /// whether it works when it is not timed. It has a few tries to take no longer than
+    /// `slowest_ns`, the time of an iteration of its slowest sample, or than on the inputs that it
+    /// knows, each on inputs of its own: the given ones with their elements moved, or where there
+    /// are second ones these, in one more try with each call of this function. None for programs
+    /// that need no audit. The program's own results are lost.
+    ///
+    /// # Errors
+    /// A lost device, and [`DeviceError::Foreign`]: work of the function outside its span.
+    fn audit(
+        &mut self,
+        _program: Prepared,
+        _inputs: (&Tensors, Option<&Tensors>),
+        _slowest_ns: f64,
+    ) -> Result<Option<Unseen>, DeviceError> {
+        Ok(None)
+    }
+
+    /// The memory that the program took, by the device's own accounting.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError>;
+}
+
+/// A device: it prepares programs, and runs them.
+pub trait Device: RunsPrograms {
     /// The identity of the device.
     fn identity(&self) -> &DeviceIdentity;
 
@@ -213,38 +294,6 @@ pub trait Device {
         Err(needs_runner(foreign))
     }
 
-    /// The time that making a program ready takes beyond the time of its
-    /// [`prepare`](Device::prepare), in nanoseconds: to load kernels and libraries that programs
-    /// before it had loaded already, and to record its graph once it ran. Both together are the
-    /// price of the program by itself.
-    fn further_preparation_ns(&self, _program: Prepared) -> u64 {
-        0
-    }
-
-    /// Times of the steps that made a program ready, of a foreign one where its process says so;
-    /// none where nothing was loaded.
-    fn preparation(&self, _program: Prepared) -> Option<Preparation> {
-        None
-    }
-
-    /// From now on launches a program's timed steps as one graph. A device that knows no graphs
-    /// goes on as before.
-    fn launch_as_graph(&mut self, _program: Prepared) {}
-
-    /// Overwrites all results and scratch memory of a program, so that elements that are never
-    /// written show.
-    ///
-    /// # Errors
-    /// A lost device.
-    fn poison(&mut self, program: Prepared) -> Result<(), DeviceError>;
-
-    /// Runs `iterations` times the prologue untimed and the steps timed. Given tensors that a
-    /// program updates are restored before each, untimed as well.
-    ///
-    /// # Errors
-    /// A refused launch or a lost device.
-    fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError>;
-
     /// Runs a whole loop, from its first launch until the device has finished, by the host's clock:
     /// the prologue once and untimed, then the steps `iterations` times, each with the state that
     /// the iteration before left. Given tensors are restored before the first one alone. Caches are
@@ -272,52 +321,6 @@ pub trait Device {
     ) -> Result<Sample, DeviceError> {
         Err(no_loop())
     }
-
-    /// Reads the results of a program's last sample, with the shapes of `specs`.
-    ///
-    /// # Errors
-    /// A lost device.
-    fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError>;
-
-    /// How thoroughly [`results`](Device::results) itself judges a program's run; none where the
-    /// results that it reads are judged.
-    fn judged(&self, _program: Prepared) -> Option<Checked> {
-        None
-    }
-
-    /// Compares the memory of given tensors with what was bound, and makes it so again where a
-    /// program wrote what it must not. Yields the names of those that had changed; a tensor that a
-    /// program updates is not looked at.
-    ///
-    /// # Errors
-    /// A lost device.
-    fn restore_inputs(&mut self, _given: &Tensors) -> Result<Vec<String>, DeviceError> {
-        Ok(Vec::new())
-    }
-
-    /// Runs the function of a foreign program on other inputs, which lie elsewhere, and looks
-    /// whether it works when it is not timed. It has a few tries to take no longer than
-    /// `slowest_ns`, the time of an iteration of its slowest sample, or than on the inputs that it
-    /// knows, each on inputs of its own: the given ones with their elements moved, or where there
-    /// are second ones these, in one more try with each call of this function. None for programs
-    /// that need no audit. The program's own results are lost.
-    ///
-    /// # Errors
-    /// A lost device, and [`DeviceError::Foreign`]: work of the function outside its span.
-    fn audit(
-        &mut self,
-        _program: Prepared,
-        _inputs: (&Tensors, Option<&Tensors>),
-        _slowest_ns: f64,
-    ) -> Result<Option<Unseen>, DeviceError> {
-        Ok(None)
-    }
-
-    /// The memory that the program took, by the device's own accounting.
-    ///
-    /// # Errors
-    /// A lost device.
-    fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError>;
 }
 
 /// The refusal of a kernel that a device can't run by itself.

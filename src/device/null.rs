@@ -4,7 +4,8 @@ use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Program, Target, Tensors};
 
 use super::{
-    Device, DeviceError, DeviceIdentity, DeviceKind, DeviceMemory, Job, Prepared, Sample, Script,
+    Device, DeviceError, DeviceIdentity, DeviceKind, DeviceMemory, Job, Prepared, RunsPrograms,
+    Sample, Script,
 };
 
 /// The null device.
@@ -84,6 +85,12 @@ impl Device for Null {
         Ok(Prepared(self.programs.len() - 1))
     }
 
+    fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
+        self.sample(program, iterations)
+    }
+}
+
+impl RunsPrograms for Null {
     fn poison(&mut self, _program: Prepared) -> Result<(), DeviceError> {
         Ok(())
     }
@@ -95,10 +102,6 @@ impl Device for Null {
         let factor = 1.0 + scripted.script.noise * (2.0 * unit - 1.0);
         let elapsed_ns = scripted.script.time_ns * factor * f64::from(iterations);
         Ok(Sample::new(elapsed_ns, iterations))
-    }
-
-    fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
-        self.sample(program, iterations)
     }
 
     fn results(

@@ -12,9 +12,9 @@ use super::protocol::Block;
 use super::refused::{failed, of_key};
 use super::verify::ProblemInstance;
 use crate::declared::in_f32;
-use crate::device::DeviceError;
-use crate::device::foreign::ForeignRunner;
+use crate::device::foreign::ForeignRunner as _;
 use crate::device::foreign::python::{self, Place, Python};
+use crate::device::{DeviceError, RunsPrograms as _};
 use crate::identity::CacheState;
 use crate::row::outcome::{Outcome, Status};
 

@@ -317,7 +317,7 @@ mod tests {
 
     use super::*;
     use crate::device::null::Null;
-    use crate::device::{Job, Script};
+    use crate::device::{Job, RunsPrograms, Script};
     use crate::hardware::{DeviceIdentity, DeviceMemory};
     use crate::mode::Launching;
     use sweeper_program::workload::TensorSpec;
@@ -432,7 +432,9 @@ mod tests {
         fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError> {
             self.null.prepare(job)
         }
+    }
 
+    impl RunsPrograms for Throttled {
         fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
             self.null.poison(program)
         }

@@ -9,7 +9,7 @@ use sweeper::compile::cc::Cc;
 use sweeper::compile::digests::Digests;
 use sweeper::compile::{Bounds, NEVER};
 use sweeper::device::cpu::Cpu;
-use sweeper::device::{Artifact, Device, Job};
+use sweeper::device::{Artifact, Device, Job, RunsPrograms};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{

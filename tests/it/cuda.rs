@@ -12,7 +12,7 @@ use sweeper::compile::Bounds;
 use sweeper::compile::digests::Digests;
 use sweeper::compile::nvrtc::Nvrtc;
 use sweeper::device::cuda::{Cuda, identity};
-use sweeper::device::{Artifact, Device, DeviceError, Job, Prepared};
+use sweeper::device::{Artifact, Device, DeviceError, Job, Prepared, RunsPrograms};
 use sweeper::identity::CacheState;
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{

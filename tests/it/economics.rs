@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use sweeper::device::cpu::Cpu;
-use sweeper::device::{Device, Job};
+use sweeper::device::{Device, Job, RunsPrograms};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::{CanonicalShape, Dtype, Parameters, Phase, Target};
 use sweeper_workloads::registry;

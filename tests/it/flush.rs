@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sweeper::compile::Bounds;
 use sweeper::device::cuda::Cuda;
-use sweeper::device::{Artifact, Device, Job};
+use sweeper::device::{Artifact, Device, Job, RunsPrograms};
 use sweeper::identity::CacheState;
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{

@@ -8,7 +8,7 @@ use sweeper::compile::Bounds;
 use sweeper::compile::cc::Cc;
 use sweeper::compile::digests::Digests;
 use sweeper::device::cpu::Cpu;
-use sweeper::device::{Artifact, Device, Job};
+use sweeper::device::{Artifact, Device, Job, RunsPrograms};
 use sweeper::hardware::DeviceKind;
 use sweeper::manifest::{Manifest, Overrides, Sources};
 use sweeper::plan::{Plan, PlanDevice};

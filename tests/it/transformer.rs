@@ -2,7 +2,7 @@
 //! kernels that many layers share.
 
 use sweeper::device::cpu::Cpu;
-use sweeper::device::{Device, Job};
+use sweeper::device::{Device, Job, RunsPrograms};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::{
     CanonicalShape, Dtype, Parameters, Phase, Role, Step, Target, Tensor, Tensors, Value,

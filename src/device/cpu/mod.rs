@@ -12,8 +12,8 @@ use sweeper_program::{Kernel, Program, Target, Tensors};
 
 use super::launcher::LoopDriver;
 use super::{
-    Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, Sample, keys_of,
-    needs_runner, spec_of,
+    Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, RunsPrograms,
+    Sample, keys_of, needs_runner, spec_of,
 };
 use crate::identity::CacheState;
 
@@ -262,6 +262,19 @@ impl Device for Cpu {
         Ok(Prepared(self.programs.len() - 1))
     }
 
+    fn drive(
+        &mut self,
+        program: Prepared,
+        driver: &mut dyn LoopDriver,
+    ) -> Result<Sample, DeviceError> {
+        self.restore_for(program);
+        let pool = Arc::clone(&self.pool);
+        let elapsed = pool.install(|| driver.run(&mut OnThreads::new(self)))?;
+        Ok(Sample::new(elapsed.as_nanos() as f64, driver.iterations()))
+    }
+}
+
+impl RunsPrograms for Cpu {
     fn further_preparation_ns(&self, program: Prepared) -> u64 {
         self.programs[program.0].earlier_loads_ns
     }
@@ -287,17 +300,6 @@ impl Device for Cpu {
             elapsed_ns += self.run(program, each);
         }
         Ok(Sample::new(elapsed_ns, iterations))
-    }
-
-    fn drive(
-        &mut self,
-        program: Prepared,
-        driver: &mut dyn LoopDriver,
-    ) -> Result<Sample, DeviceError> {
-        self.restore_for(program);
-        let pool = Arc::clone(&self.pool);
-        let elapsed = pool.install(|| driver.run(&mut OnThreads::new(self)))?;
-        Ok(Sample::new(elapsed.as_nanos() as f64, driver.iterations()))
     }
 
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {

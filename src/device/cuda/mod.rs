@@ -20,7 +20,7 @@ use super::cpu::run::check_writes_are_exclusive;
 use super::launcher::LoopDriver;
 use super::{
     Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared,
-    Sample, keys_of, needs_runner, spec_of,
+    RunsPrograms, Sample, keys_of, needs_runner, spec_of,
 };
 use crate::identity::CacheState;
 
@@ -363,6 +363,23 @@ impl Device for Cuda {
         Ok(Prepared(self.programs.len() - 1))
     }
 
+    fn drive(
+        &mut self,
+        program: Prepared,
+        driver: &mut dyn LoopDriver,
+    ) -> Result<Sample, DeviceError> {
+        self.make_room(program)?;
+        let restored = self.inputs.restore_for(&self.programs[program.0].program);
+        restored.map_err(|fault| self.means(fault, 0))?;
+        let elapsed = driver.run(&mut InStream::new(self))?;
+        Ok(Sample {
+            clocks: self.monitor.as_mut().and_then(Monitor::clocks),
+            ..Sample::new(elapsed.as_nanos() as f64, driver.iterations())
+        })
+    }
+}
+
+impl RunsPrograms for Cuda {
     fn further_preparation_ns(&self, program: Prepared) -> u64 {
         self.programs[program.0].further_preparation_ns
     }
@@ -437,21 +454,6 @@ impl Device for Cuda {
             is_ungated: !spans.gated || was_late,
             clocks: self.monitor.as_mut().and_then(Monitor::clocks),
             ..Sample::new(elapsed_ns, iterations)
-        })
-    }
-
-    fn drive(
-        &mut self,
-        program: Prepared,
-        driver: &mut dyn LoopDriver,
-    ) -> Result<Sample, DeviceError> {
-        self.make_room(program)?;
-        let restored = self.inputs.restore_for(&self.programs[program.0].program);
-        restored.map_err(|fault| self.means(fault, 0))?;
-        let elapsed = driver.run(&mut InStream::new(self))?;
-        Ok(Sample {
-            clocks: self.monitor.as_mut().and_then(Monitor::clocks),
-            ..Sample::new(elapsed.as_nanos() as f64, driver.iterations())
         })
     }
 

@@ -15,12 +15,12 @@ use super::launcher::LoopDriver;
 use renumbered::Renumbered;
 
 use super::{
-    Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, Sample, Unseen,
-    needs_runner, no_loop,
+    Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, RunsPrograms,
+    Sample, Unseen, needs_runner, no_loop,
 };
 
 /// Runs foreign kernels. Programs are numbered by each runner from 0 on for each problem.
-pub trait ForeignRunner {
+pub trait ForeignRunner: RunsPrograms {
     /// Forgets all programs, and the problem that they are of.
     fn forget(&mut self);
 
@@ -34,67 +34,6 @@ pub trait ForeignRunner {
         foreign: &Foreign,
         inputs: &Tensors,
     ) -> Result<Prepared, DeviceError>;
-
-    /// As [`Device::further_preparation_ns`].
-    fn further_preparation_ns(&self, _program: Prepared) -> u64 {
-        0
-    }
-
-    /// As [`Device::preparation`].
-    fn preparation(&self, _program: Prepared) -> Option<Preparation> {
-        None
-    }
-
-    /// As [`Device::launch_as_graph`].
-    fn launch_as_graph(&mut self, _program: Prepared) {}
-
-    /// As [`Device::poison`].
-    ///
-    /// # Errors
-    /// [`DeviceError::Foreign`].
-    fn poison(&mut self, program: Prepared) -> Result<(), DeviceError>;
-
-    /// As [`Device::sample`].
-    ///
-    /// # Errors
-    /// [`DeviceError::Foreign`].
-    fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError>;
-
-    /// As [`Device::results`].
-    ///
-    /// # Errors
-    /// [`DeviceError::Foreign`].
-    fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError>;
-
-    /// As [`Device::judged`].
-    fn judged(&self, _program: Prepared) -> Option<Checked> {
-        None
-    }
-
-    /// As [`Device::restore_inputs`].
-    ///
-    /// # Errors
-    /// [`DeviceError::Foreign`].
-    fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError>;
-
-    /// As [`Device::audit`].
-    ///
-    /// # Errors
-    /// [`DeviceError::Foreign`].
-    fn audit(
-        &mut self,
-        _program: Prepared,
-        _inputs: (&Tensors, Option<&Tensors>),
-        _slowest_ns: f64,
-    ) -> Result<Option<Unseen>, DeviceError> {
-        Ok(None)
-    }
-
-    /// As [`Device::memory`].
-    ///
-    /// # Errors
-    /// [`DeviceError::Foreign`].
-    fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError>;
 }
 
 /// A device, and who runs the foreign kernels of its programs.
@@ -130,22 +69,26 @@ impl WithRunners {
         Prepared(self.programs.len() - 1)
     }
 
-    /// Whose a program is; the device's number of it, or the runner and its number.
-    fn place(&mut self, program: Prepared) -> Place<'_> {
-        match self.programs[program.0] {
-            (Owner::Native, program) => Place::Native(self.native.as_mut(), program),
-            (Owner::Runner(runner), program) => match self.runners.get_mut(&runner) {
-                Some(runner) => Place::Runner(runner.as_mut(), program),
+    /// Who runs a program, and its number there.
+    fn place(&self, program: Prepared) -> (&dyn RunsPrograms, Prepared) {
+        let (owner, program) = self.programs[program.0];
+        match owner {
+            Owner::Native => (&*self.native, program),
+            Owner::Runner(runner) => (&*self.runners[&runner], program),
+        }
+    }
+
+    /// As [`place`](Self::place), to change it.
+    fn place_mut(&mut self, program: Prepared) -> (&mut dyn RunsPrograms, Prepared) {
+        let (owner, program) = self.programs[program.0];
+        match owner {
+            Owner::Native => (&mut *self.native, program),
+            Owner::Runner(runner) => match self.runners.get_mut(&runner) {
+                Some(runner) => (&mut **runner, program),
                 None => unreachable!("programs of {runner:?} were made by it"),
             },
         }
     }
-}
-
-/// A program where it runs.
-enum Place<'a> {
-    Native(&'a mut dyn Device, Prepared),
-    Runner(&'a mut dyn ForeignRunner, Prepared),
 }
 
 impl Device for WithRunners {
@@ -191,44 +134,6 @@ impl Device for WithRunners {
         Ok(self.add(Owner::Runner(foreign.runner), prepared))
     }
 
-    fn further_preparation_ns(&self, program: Prepared) -> u64 {
-        match self.programs[program.0] {
-            (Owner::Native, program) => self.native.further_preparation_ns(program),
-            (Owner::Runner(runner), program) => self
-                .runners
-                .get(&runner)
-                .map_or(0, |runner| runner.further_preparation_ns(program)),
-        }
-    }
-
-    fn preparation(&self, program: Prepared) -> Option<Preparation> {
-        match self.programs[program.0] {
-            (Owner::Native, program) => self.native.preparation(program),
-            (Owner::Runner(runner), program) => self.runners.get(&runner)?.preparation(program),
-        }
-    }
-
-    fn launch_as_graph(&mut self, program: Prepared) {
-        match self.place(program) {
-            Place::Native(device, program) => device.launch_as_graph(program),
-            Place::Runner(runner, program) => runner.launch_as_graph(program),
-        }
-    }
-
-    fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
-        match self.place(program) {
-            Place::Native(device, program) => device.poison(program),
-            Place::Runner(runner, program) => runner.poison(program),
-        }
-    }
-
-    fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
-        match self.place(program) {
-            Place::Native(device, program) => device.sample(program, iterations),
-            Place::Runner(runner, program) => runner.sample(program, iterations),
-        }
-    }
-
     fn drive(
         &mut self,
         program: Prepared,
@@ -243,19 +148,42 @@ impl Device for WithRunners {
         };
         self.native.drive(native, &mut renumbered)
     }
+}
+
+impl RunsPrograms for WithRunners {
+    fn further_preparation_ns(&self, program: Prepared) -> u64 {
+        let (runner, program) = self.place(program);
+        runner.further_preparation_ns(program)
+    }
+
+    fn preparation(&self, program: Prepared) -> Option<Preparation> {
+        let (runner, program) = self.place(program);
+        runner.preparation(program)
+    }
+
+    fn launch_as_graph(&mut self, program: Prepared) {
+        let (runner, program) = self.place_mut(program);
+        runner.launch_as_graph(program);
+    }
+
+    fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
+        let (runner, program) = self.place_mut(program);
+        runner.poison(program)
+    }
+
+    fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
+        let (runner, program) = self.place_mut(program);
+        runner.sample(program, iterations)
+    }
 
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {
-        match self.place(program) {
-            Place::Native(device, program) => device.results(program, specs),
-            Place::Runner(runner, program) => runner.results(program, specs),
-        }
+        let (runner, program) = self.place_mut(program);
+        runner.results(program, specs)
     }
 
     fn judged(&self, program: Prepared) -> Option<Checked> {
-        match self.programs[program.0] {
-            (Owner::Native, program) => self.native.judged(program),
-            (Owner::Runner(runner), program) => self.runners.get(&runner)?.judged(program),
-        }
+        let (runner, program) = self.place(program);
+        runner.judged(program)
     }
 
     fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError> {
@@ -274,16 +202,12 @@ impl Device for WithRunners {
         inputs: (&Tensors, Option<&Tensors>),
         slowest_ns: f64,
     ) -> Result<Option<Unseen>, DeviceError> {
-        match self.place(program) {
-            Place::Native(device, program) => device.audit(program, inputs, slowest_ns),
-            Place::Runner(runner, program) => runner.audit(program, inputs, slowest_ns),
-        }
+        let (runner, program) = self.place_mut(program);
+        runner.audit(program, inputs, slowest_ns)
     }
 
     fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {
-        match self.place(program) {
-            Place::Native(device, program) => device.memory(program),
-            Place::Runner(runner, program) => runner.memory(program),
-        }
+        let (runner, program) = self.place_mut(program);
+        runner.memory(program)
     }
 }

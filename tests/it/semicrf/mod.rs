@@ -2,7 +2,7 @@
 //! as CUDA kernels, on the shim.
 
 use sweeper::device::cpu::Cpu;
-use sweeper::device::{Device, Job};
+use sweeper::device::{Device, Job, RunsPrograms};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::{
     CanonicalShape, Dtype, Parameters, Phase, Problem, Target, Tensor, Tensors, Value,

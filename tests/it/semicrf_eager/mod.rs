@@ -3,7 +3,7 @@
 
 use sweeper::compile::Bounds;
 use sweeper::device::cpu::Cpu;
-use sweeper::device::{Device, Job};
+use sweeper::device::{Device, Job, RunsPrograms};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::{
     CanonicalShape, Dtype, Parameters, Phase, Problem, Program, Target, Tensor, Tensors, Value,

@@ -13,7 +13,7 @@ use sweeper_program::{Foreign, Program, Tensors};
 use super::ForeignRunner;
 use crate::declared::declaration::{CommandTime, MetricSource, OutputText};
 use crate::declared::{CommandRequest, SCRATCH_MARK};
-use crate::device::{DeviceError, DeviceMemory, Prepared, Sample};
+use crate::device::{DeviceError, DeviceMemory, Prepared, RunsPrograms, Sample};
 use crate::expression::{Expression, Operand};
 use crate::identity::Digest;
 use crate::row::metric::{Better, Metric, OF_SYSTEM};
@@ -426,7 +426,9 @@ impl ForeignRunner for Commands {
         });
         Ok(Prepared(self.programs.len() - 1))
     }
+}
 
+impl RunsPrograms for Commands {
     fn poison(&mut self, _program: Prepared) -> Result<(), DeviceError> {
         // Its scratch folder is empty before each run.
         Ok(())

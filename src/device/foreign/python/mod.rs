@@ -16,7 +16,9 @@ use super::ForeignRunner;
 use crate::declared::python::declaration::PythonFile;
 use crate::device::cpu::flush::Flush;
 use crate::device::cpu::identity as processors;
-use crate::device::{DeviceError, DeviceMemory, Preparation, Prepared, Sample, Unseen};
+use crate::device::{
+    DeviceError, DeviceMemory, Preparation, Prepared, RunsPrograms, Sample, Unseen,
+};
 use crate::identity::CacheState;
 use crate::row::outcome::Status;
 
@@ -363,7 +365,9 @@ impl ForeignRunner for Python {
         self.get_ready(prepared)?;
         Ok(prepared)
     }
+}
 
+impl RunsPrograms for Python {
     fn preparation(&self, program: Prepared) -> Option<Preparation> {
         self.programs[program.0].preparation.clone()
     }
