@@ -37,3 +37,5 @@ pub mod fusion;
 pub mod quantity;
 pub mod interchange;
 pub mod cli;
+#[cfg(test)]
+mod golden;

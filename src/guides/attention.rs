@@ -117,6 +117,7 @@ fn kept_bytes(measurement: &Measurement) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::golden::assert_golden;
     use crate::identity::{Digest, ProblemId};
     use crate::row::outcome::{Checked, Outcome};
     use crate::row::test_row;
@@ -182,14 +183,7 @@ mod tests {
         let rows: Vec<&Row> = rows.iter().collect();
         let mut bytes = Vec::new();
         write(&rows, "eager", &mut bytes).unwrap();
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/golden/compiled_attention_benchmark.csv"
-        );
         let text = String::from_utf8(bytes).unwrap();
-        if std::env::var_os("SWEEPER_BLESS").is_some() {
-            std::fs::write(path, &text).unwrap();
-        }
-        assert_eq!(text, std::fs::read_to_string(path).unwrap());
+        assert_golden("compiled_attention_benchmark.csv", &text);
     }
 }

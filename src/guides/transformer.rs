@@ -112,6 +112,7 @@ fn record(line: &[&Row], baseline: &str) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::golden::assert_golden;
     use crate::guides::{about, write as write_files};
     use crate::identity::{Digest, ProblemId};
     use crate::manifest::settings::Hardware;
@@ -160,15 +161,8 @@ mod tests {
         let rows: Vec<&Row> = rows.iter().collect();
         let mut bytes = Vec::new();
         write(&rows, "eager", &mut bytes).unwrap();
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/golden/compiled_transformer_benchmark.csv"
-        );
         let text = String::from_utf8(bytes).unwrap();
-        if std::env::var_os("SWEEPER_BLESS").is_some() {
-            std::fs::write(path, &text).unwrap();
-        }
-        assert_eq!(text, std::fs::read_to_string(path).unwrap());
+        assert_golden("compiled_transformer_benchmark.csv", &text);
     }
 
     #[test]

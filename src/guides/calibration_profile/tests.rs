@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use std::path::Path;
 
 use serde_json::Value;
 use sweeper_program::Totals;
 
 use super::*;
+use crate::golden::assert_golden;
 use crate::guides::about;
 use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::{Digest, PointId, ProblemId};
@@ -125,11 +125,7 @@ fn the_profile_is_as_promised() {
         peak_bandwidth_gbps: None,
     };
     let (text, _) = written(&rows(), "NVIDIA H200", &hardware);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/calibration_profile.json");
-    if std::env::var_os("SWEEPER_BLESS").is_some() {
-        std::fs::write(&path, &text).unwrap();
-    }
-    assert_eq!(text, std::fs::read_to_string(&path).unwrap());
+    assert_golden("calibration_profile.json", &text);
 }
 
 #[test]

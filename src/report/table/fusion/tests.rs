@@ -3,6 +3,7 @@
 use sweeper_program::Totals;
 
 use super::*;
+use crate::golden::assert_golden;
 use crate::report::frame::tests::{linear, source};
 use crate::report::source::Source;
 use crate::report::table::{Layout, render};
@@ -74,13 +75,7 @@ fn each_pattern_and_size_has_its_verdict() {
         .iter()
         .map(|note| format!("# {note}\n"))
         .collect();
-    let path =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/report/fusion.csv");
-    let text = csv + &notes;
-    if std::env::var_os("SWEEPER_BLESS").is_some() {
-        std::fs::write(&path, &text).unwrap();
-    }
-    assert_eq!(text, std::fs::read_to_string(&path).unwrap());
+    assert_golden("report/fusion.csv", &(csv + &notes));
 }
 
 #[test]
