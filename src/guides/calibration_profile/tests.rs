@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-
 use serde_json::Value;
 use sweeper_program::Totals;
 

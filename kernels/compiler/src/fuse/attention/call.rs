@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::cuda::BUSY_BLOCKS;
 use super::packed::{self, Packed};
 use super::{by_library, cuda, hopper, mma};
 use crate::fuse::Request;
@@ -111,7 +112,7 @@ pub(super) enum Kernels {
     Cuda,
     /// In tf32 or bf16, for Hopper's tensor cores: products of warpgroups.
     Hopper,
-    /// In tf32 or bf16, for other tensor cores that have these: products of warps.
+    /// In tf32 or bf16, for all tensor cores that have these: products of warps.
     Mma,
     /// Those of a library, in bf16.
     Library,
@@ -322,6 +323,7 @@ impl Call {
             Kernels::Cpu | Kernels::Cuda | Kernels::Hopper | Kernels::Mma => 1,
         };
         call.merge_leading(least);
+        call.prefer_warps();
         (call.leading.len() <= LEADING).then_some(call)
     }
 
@@ -343,6 +345,15 @@ impl Call {
             for read in &mut self.reads {
                 read.leading.remove(at);
             }
+        }
+    }
+
+    /// Takes products of warps in place of warpgroups in tf32 where blocks of these would leave half
+    /// of a large GPU without work: those of warps have half as many rows.
+    fn prefer_warps(&mut self) {
+        let is_short = hopper::blocks(self) <= BUSY_BLOCKS / 2;
+        if self.kernels == Kernels::Hopper && self.precision == Precision::Tf32 && is_short {
+            self.kernels = Kernels::Mma;
         }
     }
 

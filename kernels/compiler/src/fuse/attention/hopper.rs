@@ -28,11 +28,15 @@ pub(super) fn kernel(call: &Call) -> Kernel {
 
 /// The geometry of a call's kernel.
 pub(super) fn geometry(call: &Call) -> Geometry {
-    let blocks = call.heads() * call.rows().div_ceil(PADDED);
     Geometry {
         shared_bytes: shared_bytes(call) as u32,
-        ..Geometry::linear(blocks as u32, THREADS)
+        ..Geometry::linear(blocks(call) as u32, THREADS)
     }
+}
+
+/// Blocks of a call's kernel.
+pub(super) fn blocks(call: &Call) -> usize {
+    call.heads() * call.rows().div_ceil(PADDED)
 }
 
 /// Tiles in shared memory: rows of each, and how many there are.

@@ -445,6 +445,40 @@ fn attention_of_many_scores_is_several_launches() {
     }
 }
 
+/// 64 blocks of warpgroups leave half of a large GPU without work; 80 don't.
+#[test]
+fn short_attention_in_tf32_is_by_products_of_warps_on_hopper() {
+    let cuda = Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    };
+    let canonical = CanonicalShape::default();
+    for (batch, precision, expected) in [
+        (8, Precision::Tf32, "attention_mma.cu"),
+        (10, Precision::Tf32, "attention_hopper.cu"),
+        (8, Precision::Bf16, "attention_hopper.cu"),
+    ] {
+        let problem = problem(Attention {
+            precision,
+            ..attention([batch, 1024, 64], Until::Values)
+        });
+        let program = problem.program("compiled", Phase::Both, &canonical, &cuda);
+        let program = program.unwrap();
+        let mut files: Vec<&str> = program
+            .compiled()
+            .map(|source| &*source.files[0].name)
+            .collect();
+        files.retain(|name| !name.starts_with("attention_pack"));
+        files.sort_unstable();
+        files.dedup();
+        let attention = files.iter().filter(|name| name.starts_with("attention_"));
+        assert_eq!(
+            attention.copied().collect::<Vec<_>>(),
+            [expected],
+            "{files:?}"
+        );
+    }
+}
+
 #[test]
 fn impossible_parameters_are_refused() {
     let mut parameters: Parameters = ["batch", "channels_in", "channels_out", "size"]
