@@ -3,6 +3,7 @@
 //! The process that measures never compiles: NVRTC would take a processor and a lock of the driver
 //! from the loop. The thread plans, too: making a program of a large model takes a while.
 
+mod prices;
 mod server;
 
 use std::cell::Cell;

@@ -8,6 +8,7 @@ use std::thread;
 use sweeper_cache::Cache;
 use sweeper_program::{KernelSource, Language};
 
+use super::prices::Prices;
 use super::{CompileFailure, Opening, Question, Reply};
 use crate::compile::CompileError;
 use crate::compile::kernels::{Built, Kernels, Origin};
@@ -15,16 +16,6 @@ use crate::compile::toolchain::Toolchain;
 use crate::device::Artifact;
 use crate::frames::{receive, send};
 use crate::hardware::DeviceKind;
-
-/// What compiling a kernel of [`TYPICAL_BYTES`] takes where nothing is known, in nanoseconds.
-const TYPICAL_NS: f64 = 200e6;
-
-/// The text of such a kernel, without headers.
-const TYPICAL_BYTES: usize = 4000;
-
-/// What headers and starting the compiler take, as if they were so much text of a kernel: NVRTC
-/// took 50 ms for any kernel and 15 ms for each 1000 bytes of its own.
-const FIXED_BYTES: usize = 3000;
 
 /// Answers questions until the stream ends, or until it is stopped.
 ///
@@ -59,7 +50,8 @@ pub fn serve(
         cached,
         running: &opening.alike,
     };
-    let mut prices = Prices::of(cache.as_ref(), &kernels.cached, &opening.alike);
+    let mut prices = Prices::of(&kernels.cached, &opening.alike);
+    let mut unread = cache.as_ref().filter(|_| !opening.compiles_all);
     let ready = Reply::Ready {
         compiler: toolchain.identity(opening.device.kind),
     };
@@ -70,6 +62,12 @@ pub fn serve(
             Question::Look(sources) => {
                 let is_missing = |source: &&KernelSource| !kernels.of(source).is_cached(source);
                 let missing: Vec<&KernelSource> = sources.iter().filter(is_missing).collect();
+                if !missing.is_empty() {
+                    unread
+                        .take()
+                        .into_iter()
+                        .for_each(|cache| prices.read(cache));
+                }
                 Reply::Looked {
                     missing: missing.len(),
                     price_ns: prices.of_all(&missing, threads(opening.device.kind)),
@@ -177,95 +175,4 @@ fn compile(
         artifacts.push(built.artifact);
     }
     Ok(artifacts)
-}
-
-/// What compiling kernels took, for the text that they have.
-#[derive(Debug, Default)]
-struct Prices {
-    bytes: usize,
-    sum_ns: f64,
-}
-
-impl Prices {
-    /// Of kernels that the cache has.
-    fn of(cache: Option<&Cache>, kernels: &Kernels<'_>, alike: &[KernelSource]) -> Self {
-        let mut prices = Prices::default();
-        for source in alike {
-            let entry = cache.and_then(|cache| cache.peek(&kernels.key(source)));
-            if let Some(entry) = entry {
-                prices.add(source, entry.metadata().compile_ns);
-            }
-        }
-        prices
-    }
-
-    fn add(&mut self, source: &KernelSource, compile_ns: u64) {
-        self.bytes += bytes(source);
-        self.sum_ns += compile_ns as f64;
-    }
-
-    /// What compiling a kernel will take, in nanoseconds.
-    fn of_one(&self, source: &KernelSource) -> f64 {
-        let ns_per_byte = match self.bytes {
-            0 => TYPICAL_NS / (FIXED_BYTES + TYPICAL_BYTES) as f64,
-            known => self.sum_ns / known as f64,
-        };
-        ns_per_byte * bytes(source) as f64
-    }
-
-    /// The time until so many threads have compiled all, in nanoseconds: the longest one's, or that
-    /// of an equal share.
-    fn of_all(&self, sources: &[&KernelSource], threads: usize) -> f64 {
-        let each = sources.iter().map(|source| self.of_one(source));
-        let longest = each.clone().fold(0.0, f64::max);
-        longest.max(each.sum::<f64>() / threads as f64)
-    }
-}
-
-/// The text of a kernel that compiling depends on: its own, beside headers.
-fn bytes(source: &KernelSource) -> usize {
-    FIXED_BYTES + source.files.first().map_or(0, |file| file.text.len())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::borrow::Cow;
-
-    use sweeper_program::SourceFile;
-
-    use super::*;
-
-    fn source(bytes: usize) -> KernelSource {
-        KernelSource {
-            language: Language::Cuda,
-            files: Cow::Owned(vec![SourceFile {
-                text: " ".repeat(bytes).into(),
-                ..SourceFile::embedded("k.cu", "")
-            }]),
-            entry: "k".into(),
-            defines: vec![],
-            user: None,
-        }
-    }
-
-    #[test]
-    fn a_kernel_of_more_text_costs_more() {
-        let mut prices = Prices::default();
-        let typical = source(TYPICAL_BYTES);
-        assert!((prices.of_one(&typical) - TYPICAL_NS).abs() < 1.0);
-        prices.add(&source(1000), 40_000_000);
-        prices.add(&source(3000), 60_000_000);
-        // 10 ns a byte.
-        let (short, long) = (source(2000), source(17_000));
-        assert!((prices.of_one(&short) - 50e6).abs() < 1.0);
-        assert!((prices.of_one(&long) - 200e6).abs() < 1.0);
-        let price = |sources: &[&KernelSource], threads| prices.of_all(sources, threads);
-        assert!(price(&[], 2).abs() < 1.0);
-        assert!((price(&[&short, &long, &short], 1) - 300e6).abs() < 1.0);
-        assert!(
-            (price(&[&short, &long, &short], 8) - 200e6).abs() < 1.0,
-            "the longest"
-        );
-        assert!((price(&[&long; 8], 4) - 400e6).abs() < 1.0, "two rounds");
-    }
 }
