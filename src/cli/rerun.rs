@@ -131,12 +131,16 @@ fn refuse(
         Exit::from(&error)
     })?;
     let kind = devices[0].kind;
+    let interpreters = engine::interpreters(manifest).map_err(|error| {
+        screen.error(&error.to_string());
+        Exit::from(&error)
+    })?;
     let toolchain = place::toolchain(Some(&place::cache_dir(Some(manifest)).0));
     let here = RunIdentity::new(
         manifest.hash(),
         devices,
         engine::toolchain_for(kind, &toolchain).identity(kind),
-        engine::interpreters(manifest),
+        interpreters,
     );
     let differences = here.differences(&recorded.environment.identity);
     for difference in &differences {

@@ -32,12 +32,15 @@ pub(super) fn answer(
     let function = problem.foreign_oracle(Dtype::F64)?;
     // The request names the interpreter and has the sources. Its packages may compute otherwise in
     // another version.
+    let interpreter = python::identity::known(&python::interpreter_of(&request(&function)));
+    let interpreter = match interpreter {
+        Ok(interpreter) => interpreter,
+        Err(interrupted) => return Some(Err(failed(interrupted))),
+    };
     let id: [u8; 32] = Sha256::new()
         .chain_update(whole.answer_id(&block.problem))
         .chain_update(&function.request)
-        .chain_update(python::identity::known(&python::interpreter_of(&request(
-            &function,
-        ))))
+        .chain_update(interpreter)
         .finalize()
         .into();
     let compute = || computed(block, problem, &function, &whole.inputs);

@@ -111,14 +111,18 @@ pub fn toolchain_for(kind: DeviceKind, found: &Toolchain) -> Toolchain {
 }
 
 /// The interpreters of a manifest's functions in Python, in one line; empty where it has none.
-pub fn interpreters(manifest: &Manifest) -> String {
+///
+/// # Errors
+/// [`RunError::Impossible`]: one was ended from outside.
+pub fn interpreters(manifest: &Manifest) -> Result<String, RunError> {
     let names: BTreeSet<&str> = manifest
         .declared()
         .flat_map(Declared::interpreters)
         .collect();
     let names = names.into_iter();
-    let texts: Vec<String> = names.map(python::identity::identity).collect();
-    texts.join("; ")
+    let texts: Result<Vec<String>, _> = names.map(python::identity::identity).collect();
+    let texts = texts.map_err(|error| RunError::Impossible(error.to_string()))?;
+    Ok(texts.join("; "))
 }
 
 /// The identities of this machine's devices, without a worker.

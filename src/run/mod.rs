@@ -288,7 +288,7 @@ pub fn run(
         manifest.hash(),
         devices.clone(),
         toolchain.identity(kind),
-        interpreters(manifest),
+        interpreters(manifest)?,
     );
     // A stop may have prevented a compiler's answer, without which this would be another run.
     if stop.load(Ordering::Relaxed) {

@@ -14,7 +14,7 @@ fn manifest(workload: &str, phase: &str, more: &str, measure: &str) -> String {
     format!(
         "schema = 1\nname = \"hot\"\n[case.{workload}]\nworkload = \"{workload}\"\n\
          backends = [\"auto\"]\nphases = [\"{phase}\"]\n{more}\n[device]\nuse = \"cpu\"\n\
-         [measure]\nrepeats = 1\nwarmup = 0\n{measure}\n"
+         [limits]\npoint_timeout_s = 1800\n[measure]\nrepeats = 1\nwarmup = 0\n{measure}\n"
     )
 }
 

@@ -53,7 +53,8 @@ fn identity(plan: &Plan<'_>, target: &Target) -> RunIdentity {
         manifest.hash(),
         target.devices.clone(),
         run::toolchain_for(kind, &toolchain).identity(kind),
-        run::interpreters(manifest),
+        // What can't be asked differs from all that was.
+        run::interpreters(manifest).unwrap_or_else(|error| error.to_string()),
     )
 }
 
