@@ -333,12 +333,11 @@ impl Comparison {
     /// sure of it.
     pub fn best_for(&self) -> String {
         let found = self.break_even();
-        let first = u64::from(self.other.first);
         match found.ends.map_or(found.estimate, |(_, most)| most) {
             _ if self.is_same_program => "either".to_owned(),
             _ if !self.is_checked => "not checked".to_owned(),
             _ if found.is_unclear => "unclear".to_owned(),
-            Crossing::At(at) if at <= first => "any loop".to_owned(),
+            Crossing::At(1) => "any loop".to_owned(),
             Crossing::At(at) => format!("loops of {at} or more"),
             Crossing::Never => match self.last_ahead() {
                 Some(last) => format!("loops of {last} or fewer"),

@@ -88,6 +88,11 @@ fn advice_is_what_the_intervals_are_sure_of() {
     let best = |other: &Priced| cold(&baseline, other).best_for();
     assert_eq!(best(&priced(1000.0, 20.0, 0.0)), "loops of 100 or more");
     assert_eq!(best(&priced(0.0, 20.0, 0.0)), "any loop");
+    // Ahead from the second of the five iterations of the warm-up on: not in a loop of one.
+    let early = priced(20.0, 20.0, 0.0);
+    let found = cold(&baseline, &early).break_even();
+    assert_eq!(found.estimate, Crossing::At(2));
+    assert_eq!(best(&early), "loops of 2 or more");
     assert_eq!(best(&priced(1000.0, 40.0, 0.0)), "no loop");
     assert_eq!(best(&priced(1000.0, 29.9, 0.1)), "unclear");
     // 1000 ns sooner ready, 10 ns slower in each iteration after the fifth, of which five cost 50
