@@ -16,7 +16,7 @@ const LABEL_GAP: f64 = 8.0;
 /// Lines with more points have marks at some of them only.
 const MANY: usize = 30;
 /// Lines with at least so many points are drawn as curves without marks.
-const CURVE: usize = 100;
+pub const CURVE: usize = 100;
 
 /// Places of the plot's parts, and its two spans.
 pub(super) struct Plot {

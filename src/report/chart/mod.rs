@@ -16,6 +16,7 @@ mod svg;
 use std::io;
 
 pub use axis::Scale;
+pub use lines::CURVE;
 pub use picture::{Colour, Picture};
 
 use crate::manifest::settings::PlotFormat;

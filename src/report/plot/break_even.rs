@@ -12,8 +12,8 @@ use crate::manifest::settings::ITERATIONS;
 use crate::report::chart::{Axis, Caption, Chart, Lines, Mark, Point, Scale, Series, dashed};
 use crate::report::loops::{Body, Problem, baselines_of, problems};
 
-/// Points of a line: enough for a curve.
-const POINTS: u32 = 120;
+/// Points of a line, of which enough for a curve are left where low ones are one iteration.
+const POINTS: u32 = 160;
 /// A plot ends at so many iterations at least.
 const LEAST_END: u64 = 1000;
 /// A plot ends at so many iterations at most.
@@ -152,9 +152,7 @@ impl Drawn {
             x: passing.at as f64,
             y: passing.of.total_ns(passing.at) / factor,
             ends: passing.ends.map(|(low, high)| [low, high].map(place)),
-            label: crate::quantity::scaled(passing.at as f64)
-                .trim_end()
-                .to_owned(),
+            label: count(passing.at),
         });
         over_iterations(caption, unit, series.collect(), marks.collect())
     }
@@ -191,6 +189,14 @@ fn place(at: Crossing) -> f64 {
     }
 }
 
+/// A number of iterations as it stands beside a ring.
+fn count(iterations: u64) -> String {
+    match iterations {
+        0..1000 => iterations.to_string(),
+        _ => crate::quantity::scaled(iterations as f64),
+    }
+}
+
 /// Numbers of iterations at equal factors, each once.
 fn places(first: u64, last: u64) -> Vec<u64> {
     let factor = (last as f64 / first as f64).powf(1.0 / f64::from(POINTS - 1));
@@ -210,5 +216,27 @@ fn point(held: &Loop, at: u64, factor: f64) -> Point {
         y,
         low,
         high,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::chart::CURVE;
+
+    #[test]
+    fn loops_of_any_length_are_curves() {
+        for (first, last) in [(1, LEAST_END), (5, LEAST_END), (1, MOST_END)] {
+            let places = places(first, last);
+            assert!(places.len() >= CURVE, "{first} to {last}: {}", places.len());
+            assert_eq!((places[0], places[places.len() - 1]), (first, last));
+        }
+    }
+
+    #[test]
+    fn iterations_are_whole_numbers() {
+        for (iterations, expected) in [(8, "8"), (541, "541"), (999, "999"), (3_730, "3.73 k")] {
+            assert_eq!(count(iterations), expected);
+        }
     }
 }

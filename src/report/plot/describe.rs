@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Slice;
 use super::fixed::FixedDimensions;
 use crate::report::chart::Caption;
+use crate::row::entry::Times;
 use crate::status::Status;
 
 /// The caption of a plot of `held`'s rows. `is_timed` plots explain their intervals.
@@ -44,12 +45,18 @@ fn samples(slice: &Slice<'_>, rows: &[usize], is_timed: bool) -> Option<String> 
     if !is_timed {
         return None;
     }
-    let times: Vec<_> = rows
+    let times: Vec<Times> = rows
         .iter()
         .filter_map(|&row| slice.frame().entries[row].times)
         .collect();
+    samples_of(&times)
+}
+
+fn samples_of(times: &[Times]) -> Option<String> {
     let counts: BTreeSet<u32> = times.iter().filter_map(|times| times.n).collect();
-    let coverage = times.iter().filter_map(|times| times.coverage);
+    // One sample has no interval.
+    let several = times.iter().filter(|times| times.n != Some(1));
+    let coverage = several.filter_map(|times| times.coverage);
     let coverage = coverage.fold(f64::INFINITY, f64::min);
     let what = match (counts.first(), counts.last()) {
         (Some(1), Some(1)) => return Some("one sample each, no intervals".to_owned()),
@@ -62,7 +69,11 @@ fn samples(slice: &Slice<'_>, rows: &[usize], is_timed: bool) -> Option<String> 
         return Some(what);
     }
     let percent = (coverage * 100.0).floor().min(95.0);
-    Some(format!("{what} with {percent:.0} % intervals"))
+    let but = match counts.first() {
+        Some(1) => " (none of one sample)",
+        _ => "",
+    };
+    Some(format!("{what} with {percent:.0} % intervals{but}"))
 }
 
 /// The state of the cache, if all rows have one state.
@@ -136,5 +147,32 @@ pub(super) fn reason(slice: &Slice<'_>, rows: &[usize], what: &str) -> String {
     match failures(slice, rows) {
         Some(failed) => format!("{what}; without a result: {failed}"),
         None => what.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_sample_among_others_takes_no_interval_from_them() {
+        let times = |n: u32, coverage| Times {
+            n: Some(n),
+            coverage: Some(coverage),
+            ..Times::default()
+        };
+        for (times, expected) in [
+            (vec![times(1, 0.0)], "one sample each, no intervals"),
+            (
+                vec![times(5, 0.9375), times(20, 0.959)],
+                "medians of 5 to 20 samples with 93 % intervals",
+            ),
+            (
+                vec![times(1, 0.0), times(20, 0.959)],
+                "medians of 1 to 20 samples with 95 % intervals (none of one sample)",
+            ),
+        ] {
+            assert_eq!(samples_of(&times).as_deref(), Some(expected));
+        }
     }
 }

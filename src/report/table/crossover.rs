@@ -38,7 +38,7 @@ pub(super) fn crossover_points(request: &Request<'_>) -> Option<Table> {
     table.notes.push(format!(
         "a is faster at every shape with {axis} of crossover_{leading} and more; the least {axis} \
          measured means that it is ahead everywhere. Times are geometric means over the shapes with \
-         that {axis}."
+         that {axis}"
     ));
     let mut series: Vec<String> = request.rows.iter().map(|&row| frame.series(row)).collect();
     series.sort();
