@@ -276,6 +276,20 @@ fn a_run_and_its_table_make_one_report() {
     assert!(summary.contains("elements_min,elements_max"), "{summary}");
 }
 
+/// No row depends on how busy devices were.
+#[test]
+fn damaged_usage_is_a_warning() {
+    let place = Place::new(&null_manifest(SCRIPT));
+    place.sweeper(&["run", "m.toml"]);
+    let run = place.run_folder();
+    fs::write(run.join("usage.json"), "{\"wall_s\":").unwrap();
+    let run = run.to_str().unwrap();
+    let said = text(&reported(&place, &[run, "--no-plots"]));
+    assert!(said.contains("usage.json is damaged"), "{said}");
+    let compared = place.sweeper(&["compare", run, run]);
+    assert_eq!(code(&compared), 0, "{}", text(&compared));
+}
+
 /// Models of several sizes make one section: they are held against each other, by their number of
 /// parameters and by context, and not a section each.
 #[test]

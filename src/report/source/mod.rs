@@ -249,9 +249,12 @@ fn from_run(path: &Path) -> Result<Source, SourceError> {
         environment: Some(recorded.environment),
         ..blank(path, Kind::Run)
     };
-    add_surroundings(&mut source, path)?;
+    add_surroundings(&mut source, path);
     Ok(source)
 }
+
+/// The warning about a file that ends within a line.
+const OPEN_ENDED: &str = "the last line has no end: the file may have been cut off there";
 
 fn from_csv(path: &Path) -> Result<Source, SourceError> {
     if path.file_name().is_some_and(|name| name == "journal.jsonl") {
@@ -267,12 +270,16 @@ fn from_csv(path: &Path) -> Result<Source, SourceError> {
         if samples.is_file() {
             let samples = Table::read(&samples)?;
             if samples.missing(&["point", "time_ns"]).is_empty() {
-                records::add_samples(&mut source.entries, &samples)?;
+                let warnings = records::add_samples(&mut source.entries, &samples)?;
+                source.warnings.extend(warnings);
+                if samples.is_open_ended() {
+                    source.warnings.push(format!("samples.csv: {OPEN_ENDED}"));
+                }
             }
         }
         if beside.join("environment.json").is_file() {
             source.environment = Some(Recorded::read(beside)?.environment);
-            add_surroundings(&mut source, beside)?;
+            add_surroundings(&mut source, beside);
         }
         source
     } else if table.missing(&read::REQUIRED).is_empty() {
@@ -286,8 +293,7 @@ fn from_csv(path: &Path) -> Result<Source, SourceError> {
         return Err(missing(&table, path));
     };
     if table.is_open_ended() {
-        let warning = "the last line has no end: the file may have been cut off there";
-        source.warnings.push(warning.to_owned());
+        source.warnings.push(OPEN_ENDED.to_owned());
     }
     if source.entries.is_empty() {
         source.warnings.push("the file has no rows".to_owned());
@@ -324,18 +330,20 @@ fn missing(table: &Table, path: &Path) -> SourceError {
     }
 }
 
-/// Adds the manifest and the devices' ceilings, where the folder has them.
-fn add_surroundings(source: &mut Source, folder: &Path) -> Result<(), SourceError> {
+/// Adds the manifest and the devices' ceilings, where the folder has them. No row depends on them,
+/// so that a damaged file costs the roofline and no more.
+fn add_surroundings(source: &mut Source, folder: &Path) {
     source.manifest = files::read_to_string(&folder.join("manifest.toml")).ok();
-    let path = folder.join("usage.json");
-    if let Ok(bytes) = files::read(&path) {
-        let usage = serde_json::from_slice(&bytes).map_err(|error| SourceError::Foreign {
-            path,
-            reason: error.to_string(),
-        })?;
-        source.usage = Some(usage);
+    let Ok(bytes) = files::read(&folder.join("usage.json")) else {
+        return;
+    };
+    match serde_json::from_slice(&bytes) {
+        Ok(usage) => source.usage = Some(usage),
+        Err(error) => source.warnings.push(format!(
+            "usage.json is damaged ({error}) and left out: how busy devices were and their \
+             ceilings are not known"
+        )),
     }
-    Ok(())
 }
 
 /// Keeps the last row of each point: files that were put together by hand may have several.

@@ -81,11 +81,15 @@ pub(super) fn entries(table: &Table) -> Result<Vec<Entry>, TableError> {
     Ok(entries)
 }
 
-/// Adds samples from the `samples.csv` beside the file.
+/// Adds samples from the `samples.csv` beside the file, except those of rows that were made of more
+/// or of fewer, which is a warning.
 ///
 /// # Errors
 /// If a line or a field can't be read.
-pub(super) fn add_samples(entries: &mut [Entry], table: &Table) -> Result<(), TableError> {
+pub(super) fn add_samples(
+    entries: &mut [Entry],
+    table: &Table,
+) -> Result<Option<String>, TableError> {
     let mut samples: HashMap<PointId, Vec<f64>> = HashMap::new();
     table.each(|line| {
         let point = PointId(digest(line, "point")?);
@@ -94,12 +98,23 @@ pub(super) fn add_samples(entries: &mut [Entry], table: &Table) -> Result<(), Ta
         samples.entry(point).or_default().push(time_ns);
         Ok(())
     })?;
+    let mut others = 0;
     for entry in entries {
-        if let Some(found) = entry.point.and_then(|point| samples.remove(&point)) {
-            entry.samples_ns = found;
+        let found = entry.point.and_then(|point| samples.remove(&point));
+        let found = found.unwrap_or_default();
+        let n = entry.times.and_then(|times| times.n);
+        match n.is_none_or(|n| n as usize == found.len()) {
+            true => entry.samples_ns = found,
+            false => others += 1,
         }
     }
-    Ok(())
+    Ok((others > 0).then(|| {
+        let rows = if others == 1 { "row says" } else { "rows say" };
+        format!(
+            "samples.csv has not as many samples as {others} {rows} (`n`), and these are left out: \
+             the file was cut off or edited, or belongs to another one"
+        )
+    }))
 }
 
 fn entry(line: &Line<'_>, named: &[(&str, &str)], words: &mut Words) -> Result<Entry, TableError> {

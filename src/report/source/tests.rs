@@ -119,6 +119,35 @@ fn samples_beside_a_table_are_read() {
     assert!(source.entries[1].samples_ns.is_empty());
 }
 
+/// Samples that were cut off, or are there twice, would give other intervals than the row has.
+#[test]
+fn samples_that_are_not_those_of_the_row_are_left_out() {
+    let mut samples = Vec::new();
+    tables::write_samples(&rows(), &mut samples).unwrap();
+    let samples = String::from_utf8(samples).unwrap();
+    let lines: Vec<&str> = samples.split_inclusive('\n').collect();
+    let cut = lines[..4].concat();
+    let twice = samples.clone() + lines[5];
+    for text in [&cut, &twice] {
+        let folder = folder(&[("records.csv", &records()), ("samples.csv", text)]);
+        let source = open(folder.path().to_str().unwrap(), Path::new(".")).unwrap();
+        assert!(source.entries[0].samples_ns.is_empty());
+        let warnings = &source.warnings;
+        assert!(
+            warnings[0].starts_with("samples.csv has not as many samples as 1 row says"),
+            "{warnings:?}"
+        );
+        assert_eq!(warnings.len(), 1);
+    }
+    let folder = folder(&[
+        ("records.csv", &records()),
+        ("samples.csv", samples.trim_end()),
+    ]);
+    let source = open(folder.path().to_str().unwrap(), Path::new(".")).unwrap();
+    assert_eq!(source.entries[0].samples_ns.len(), 5);
+    assert!(source.warnings[0].starts_with("samples.csv: the last line has no end"));
+}
+
 #[test]
 fn bad_files_are_refused_with_the_place() {
     for (text, expected) in [
