@@ -42,6 +42,9 @@ fn argument(known: &'static FlagInfo) -> Arg {
         .visible_aliases(aliases)
         .help(format!("{} ({})", known.about, known.path))
         .help_heading("Settings");
+    // Of flags that undo each other the last one typed holds.
+    let undoing = FLAGS.iter().filter(|other| known.is_undone_by(other));
+    let argument = argument.overrides_with_all(undoing.map(|other| name(other.flags[0])));
     match &known.value {
         Some(_) => argument.action(ArgAction::SetTrue),
         None => argument.value_name("VALUE").allow_hyphen_values(true),

@@ -133,6 +133,16 @@ impl FlagInfo {
         }
     }
 
+    /// True if the other flag replaces by what this one replaces: both can't hold.
+    pub fn is_undone_by(&self, other: &FlagInfo) -> bool {
+        let replaced = |flag: &FlagInfo| {
+            let (from, to) = flag.value.as_deref()?.split_once("->")?;
+            Some((from.to_owned(), to.to_owned()))
+        };
+        let undone = replaced(other).map(|(from, to)| (to, from));
+        self.path == other.path && replaced(self).is_some() && replaced(self) == undone
+    }
+
     fn of_cases(flags: &'static [&'static str], path: &str, about: &'static str) -> Self {
         FlagInfo {
             flags,

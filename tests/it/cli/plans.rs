@@ -13,6 +13,18 @@ fn plans_are_the_same_bytes_every_time() {
     }
 }
 
+#[test]
+fn of_flags_that_undo_each_other_the_last_holds() {
+    let backends = |flags: [&str; 2]| {
+        let args = ["plan", "manifests/quick.toml", "--list", flags[0], flags[1]];
+        let text = out(&sweeper(root(), &args));
+        ["fused", "fused_checkpointing"].map(|name| text.contains(&format!(" {name} ")))
+    };
+    let (with, without) = ("--use-compile", "--no-use-compile");
+    assert_eq!(backends([with, without]), [false, true]);
+    assert_eq!(backends([without, with]), [true, false]);
+}
+
 /// The semi-CRF guide's grid needs at most 8 kernels for each backend, phase, semiring and form,
 /// and drops nothing; the published sampling keeps 11 configurations of it.
 #[test]
