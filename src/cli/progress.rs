@@ -156,9 +156,12 @@ impl<'a> Shown<'a> {
             ));
         }
         if let Some(drift) = ended.usage.drift() {
+            let times = match ended.usage.anchors.len() {
+                1 => "once".to_owned(),
+                readings => format!("{readings} times"),
+            };
             self.screen.line(&format!(
-                "{} anchors, points that were measured again, moved by {} at most",
-                ended.usage.anchors.len(),
+                "anchor points, measured again {times}, moved by {} at most",
                 quantity::percent(drift)
             ));
         }

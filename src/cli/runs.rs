@@ -235,8 +235,13 @@ pub fn show(args: &ShowArgs, screen: &Screen) -> Exit {
     ));
     screen.line(&format!("kernels    {}", environment.identity.kernels));
     screen.line(&format!("command    {}", environment.command.join(" ")));
+    let zone = if environment.started_unix_s > 0.0 {
+        " UTC"
+    } else {
+        ""
+    };
     screen.line(&format!(
-        "began      {} UTC",
+        "began      {}{zone}",
         when(environment.started_unix_s)
     ));
     let of = run
@@ -286,9 +291,10 @@ fn show_medians(rows: &[Row], screen: &Screen) {
             .sum();
         let mean = (logs / medians.len() as f64).exp();
         screen.line(&format!(
-            "  {case:16} {phase:9} {backend:20} {:>10}  over {} points",
+            "  {case:16} {phase:9} {backend:20} {:>10}  over {} point{}",
             quantity::time_ns(mean),
-            medians.len()
+            medians.len(),
+            if medians.len() == 1 { "" } else { "s" }
         ));
     }
 }
