@@ -1,7 +1,7 @@
 //! `sweeper init`, `schema` and `completions`: help for those who write manifests.
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory};
@@ -45,7 +45,11 @@ pub fn init(args: &InitArgs, screen: &Screen) -> Exit {
             Exit::Fine
         }
         Err(error) => {
-            screen.error(&format!("{}: {error}", args.path.display()));
+            let advice = match error.kind() {
+                io::ErrorKind::AlreadyExists => "; it is left as it is: name another file",
+                _ => "",
+            };
+            screen.error(&format!("{}: {error}{advice}", args.path.display()));
             Exit::Files
         }
     }

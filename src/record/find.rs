@@ -237,7 +237,8 @@ pub fn find(wanted: &str, dir: &Path) -> Result<Recorded, String> {
         let place = missing.unwrap_or_else(|| format!("{}, {DEPTH} folders deep", dir.display()));
         return Err(format!(
             "no run begins with `{wanted}`, neither below the folder of results ({place}) nor among the runs \
-             remembered from elsewhere; `sweeper runs --all` lists them, --output-dir names another folder"
+             remembered from elsewhere; `sweeper runs --all` lists them, --output-dir (of `report`: --runs-dir) \
+             names another folder"
         ));
     }
     choose(wanted, matching)

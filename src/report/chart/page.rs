@@ -115,13 +115,17 @@ pub(super) fn hatch(picture: &mut Picture, place: [f64; 4], colour: Colour) {
 
 /// A picture with its caption, and how far down the caption goes.
 pub(super) fn begin(caption: &Caption) -> (Picture, f64) {
-    let mut parts = vec![caption.subtitle.clone()];
-    parts.extend(caption.notes.iter().cloned());
+    let mut description = caption.subtitle.clone();
+    for note in &caption.notes {
+        let has_end = description.ends_with('.');
+        description.push_str(if has_end { " " } else { ". " });
+        description.push_str(note);
+    }
     let mut picture = Picture {
         width: WIDTH,
         height: 0.0,
         title: caption.title.clone(),
-        description: parts.join(". "),
+        description,
         items: Vec::new(),
     };
     let mut y = 2.0;

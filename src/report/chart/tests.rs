@@ -117,6 +117,15 @@ fn one_point_is_a_picture_too() {
     is_readable(&Chart::Lines(one).draw());
 }
 
+#[test]
+fn the_description_has_one_point_after_each_sentence() {
+    let mut noted = lines();
+    noted.caption.subtitle = "at B = 4".to_owned();
+    noted.caption.notes = vec!["One.".to_owned(), "Two.".to_owned()];
+    let picture = Chart::Lines(noted).draw();
+    assert_eq!(picture.description, "at B = 4. One. Two.");
+}
+
 /// Rings close to each other, one with an interval through the other's label.
 #[test]
 fn labels_of_marks_do_not_overprint() {

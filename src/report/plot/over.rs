@@ -174,7 +174,7 @@ pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Drawn> {
     let memory = layout.presentation.and_then(|shown| shown.memory);
     let measure = |entry: &Entry| {
         let bytes = entry.memory.peak_allocated.filter(|_| entry.is_ok())? as f64;
-        // A kilobyte is 10^3 bytes, a gigabyte 2^30, as in the semi-CRF guide's formula.
+        // The semi-CRF guide's formula calls a millionth of 2^30 bytes a kilobyte, which it is not.
         let amount = match memory {
             Some(memory) => bytes / GB * 1e6 / product_of(entry, memory.factors)?,
             None => bytes / 1e6,
@@ -187,7 +187,7 @@ pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Drawn> {
             let factors = factors.collect::<Vec<_>>().join("·");
             (
                 format!("Memory per {} over {}", memory.unit, slice.label(&axis)),
-                format!("peak (kB for each {factors})"),
+                format!("peak (millionths of a GiB for each {factors})"),
             )
         }
         None => (

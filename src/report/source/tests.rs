@@ -280,6 +280,8 @@ fn nothing_there_is_said_so() {
         "{}",
         message("abcd")
     );
+    // `--output-dir` of `report` is where its files go.
+    assert!(message("abcd").contains("(of `report`: --runs-dir)"));
     let empty = tempfile::tempdir().unwrap();
     assert!(message(empty.path().to_str().unwrap()).contains("no run is here"));
 }

@@ -36,7 +36,11 @@ fn the_starter_is_a_manifest_and_is_not_overwritten() {
     assert_eq!(checked.status.code(), Some(0), "{}", err(&checked));
     let again = sweeper(folder.path(), &["init"]);
     assert_eq!(again.status.code(), Some(6));
-    assert!(err(&again).contains("sweep.toml"), "{}", err(&again));
+    let said = err(&again);
+    assert!(
+        said.contains("sweep.toml") && said.contains("name another file"),
+        "{said}"
+    );
 }
 
 #[test]
