@@ -3,18 +3,18 @@
 /// Three significant digits.
 fn short(value: f64) -> String {
     match value.abs() {
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 99.95 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
     }
 }
 
-/// A time in nanoseconds, in the unit that suits it.
+/// A time in nanoseconds, in the unit that suits it: what rounds to 1000 of a unit is one of the next.
 pub fn time_ns(nanoseconds: f64) -> String {
     let (value, unit) = match nanoseconds.abs() {
-        size if size < 1e3 => (nanoseconds, "ns"),
-        size if size < 1e6 => (nanoseconds / 1e3, "us"),
-        size if size < 1e9 => (nanoseconds / 1e6, "ms"),
+        size if size < 999.5 => (nanoseconds, "ns"),
+        size if size < 999.5e3 => (nanoseconds / 1e3, "us"),
+        size if size < 999.5e6 => (nanoseconds / 1e6, "ms"),
         size if size < 120e9 => (nanoseconds / 1e9, "s"),
         _ => (nanoseconds / 60e9, "min"),
     };
@@ -43,7 +43,7 @@ pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = count as f64;
     let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
+    while value >= 1023.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
     }
@@ -74,7 +74,7 @@ pub fn scaled(value: f64) -> String {
     const PREFIXES: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
     let mut scaled = value;
     let mut prefix = 0;
-    while scaled.abs() >= 1000.0 && prefix + 1 < PREFIXES.len() {
+    while scaled.abs() >= 999.5 && prefix + 1 < PREFIXES.len() {
         scaled /= 1000.0;
         prefix += 1;
     }
@@ -112,6 +112,13 @@ mod tests {
         assert_eq!(time_ns(1_234.0), "1.23 us");
         assert_eq!(time_ns(123_456_789.0), "123 ms");
         assert_eq!(time_ns(600e9), "10.0 min");
+        // The mean of 1000 ns by logarithms is a little less.
+        assert_eq!(time_ns(1000f64.ln().exp()), "1.00 us");
+        assert_eq!(time_ns(999.4), "999 ns");
+        assert_eq!(time_ns(9_999.0), "10.0 us");
+        assert_eq!(time_ns(999_960_000.0), "1.00 s");
+        assert_eq!(scaled(999.9), "1.00 k");
+        assert_eq!(bytes((1 << 20) - 1), "1.00 MiB");
         assert_eq!(bytes(1023), "1023 B");
         assert_eq!(bytes(1536), "1.50 KiB");
         assert_eq!(bytes(1 << 40), "1.00 TiB");

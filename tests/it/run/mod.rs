@@ -479,6 +479,7 @@ fn runs_are_listed_and_shown() {
         shown.contains("geometric mean") && shown.contains("builtin"),
         "{shown}"
     );
+    assert!(shown.contains("began      no clock\n"), "{shown}");
     let json: serde_json::Value =
         serde_json::from_slice(&place.sweeper(&["show", &id, "--json"]).stdout).unwrap();
     assert_eq!(json["rows"].as_array().unwrap().len(), 8);
