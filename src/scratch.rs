@@ -19,7 +19,7 @@ const LOCK: &str = ".lock";
 /// A folder that is younger may not be locked yet.
 const LEAST_AGE: Duration = Duration::from_secs(60);
 
-/// A folder for one compilation, removed at its end.
+/// A folder of one process, removed at its end.
 pub struct Scratch {
     folder: TempDir,
     _lock: File,
@@ -34,7 +34,10 @@ impl Scratch {
         static REAPED: Once = Once::new();
         let parent = std::env::temp_dir();
         REAPED.call_once(|| reap(&parent));
-        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+        let prefix = prefix_of(std::process::id());
+        let folder = tempfile::Builder::new()
+            .prefix(&prefix)
+            .tempdir_in(parent)?;
         let lock = File::create(folder.path().join(LOCK))?;
         // Without locks no process reaps.
         let _ = lock.try_lock();
@@ -50,27 +53,43 @@ impl Scratch {
     }
 }
 
+/// How names of a process's folders begin.
+fn prefix_of(process: u32) -> String {
+    format!("{PREFIX}{process}-")
+}
+
+/// Removes the folders of a process that was killed: programs may have left gigabytes there.
+pub fn remove_of(process: u32) {
+    // Of a process elsewhere that has the same number and this folder, too, the lock is held.
+    remove(&std::env::temp_dir(), &prefix_of(process), Duration::ZERO);
+}
+
 /// Removes this user's folders whose owner is gone: no process holds their lock.
 fn reap(parent: &Path) {
+    remove(parent, PREFIX, LEAST_AGE);
+}
+
+/// Removes those folders whose names begin like this, that are so old, and whose owner is gone.
+fn remove(parent: &Path, prefix: &str, least_age: Duration) {
     let found = fs::read_dir(parent).into_iter().flatten().flatten();
     for item in found {
         let name = item.file_name();
-        let is_ours = name.to_string_lossy().starts_with(PREFIX);
-        if is_ours && is_abandoned(&item.path()) {
+        let is_ours = name.to_string_lossy().starts_with(prefix);
+        if is_ours && is_abandoned(&item.path(), least_age) {
             // A folder that can't be removed is tried again by the next process.
             let _ = fs::remove_dir_all(item.path());
         }
     }
 }
 
-fn is_abandoned(folder: &Path) -> bool {
+fn is_abandoned(folder: &Path, least_age: Duration) -> bool {
     let Ok(metadata) = fs::symlink_metadata(folder) else {
         return false;
     };
     let age = metadata
         .modified()
         .map(|time| SystemTime::now().duration_since(time));
-    let is_old = matches!(age, Ok(Ok(age)) if age >= LEAST_AGE);
+    let is_old = matches!(age, Ok(Ok(age)) if age >= least_age);
     let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
     if !metadata.is_dir() || !is_old || !is_own {
         return false;
@@ -133,5 +152,24 @@ mod tests {
             .collect();
         left.sort();
         assert_eq!(left, ["other", "sweeper-cc-held", "sweeper-cc-young"]);
+    }
+
+    #[test]
+    fn folders_of_a_process_that_was_killed_go_at_once() {
+        let parent = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            let folder = parent.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            File::create(folder.join(LOCK)).unwrap()
+        };
+        let held = make("sweeper-cc-12-held");
+        held.try_lock().unwrap();
+        drop(make("sweeper-cc-12-left"));
+        drop(make("sweeper-cc-123-left"));
+        remove(parent.path(), &prefix_of(12), Duration::ZERO);
+        let left = fs::read_dir(parent.path()).unwrap();
+        let mut left: Vec<_> = left.map(|item| item.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["sweeper-cc-12-held", "sweeper-cc-123-left"]);
     }
 }

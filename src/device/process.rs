@@ -5,9 +5,11 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{
-    Pid, Signal, getpid, getppid, kill_process_group, set_parent_process_death_signal,
+    Pid, Signal, getpid, getppid, kill_process, kill_process_group,
+    set_parent_process_death_signal, setsid,
 };
 use rustix::thread::disable_transparent_huge_pages;
 
@@ -41,6 +43,56 @@ pub fn with_huge_pages(command: &mut Command, are_used: bool) {
     unsafe {
         command.pre_exec(prepare);
     }
+}
+
+/// Makes a child the leader of a session of its own, which all that it starts are in, in whatever
+/// groups: [`kill_session`] finds them. A key that interrupts this process is not for it.
+#[expect(unsafe_code, reason = "a child's first steps, between fork and exec")]
+pub fn in_own_session(command: &mut Command) {
+    let prepare = || Ok(setsid().map(|_| ())?);
+    // SAFETY: a system call without memory or locks.
+    unsafe {
+        command.pre_exec(prepare);
+    }
+}
+
+/// Kills all others of the session that a process leads or has led.
+pub fn kill_session(leader: u32) {
+    // What was started while the others were looked at is found by the next look.
+    for _ in 0..MOST_LOOKS {
+        let members = others_of_session(leader);
+        if members.is_empty() {
+            return;
+        }
+        for member in members {
+            // It may have ended by itself.
+            let _ = kill_process(member, Signal::KILL);
+        }
+        thread::sleep(BETWEEN_LOOKS);
+    }
+}
+
+/// How often members of a session are looked for: one that hangs in a driver is left to the system.
+const MOST_LOOKS: u32 = 20;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+
+/// The processes of a session that have not ended, without its leader.
+fn others_of_session(leader: u32) -> Vec<Pid> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let others = numbers.filter(|number| u32::try_from(*number) != Ok(leader));
+    let is_member = |number: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        // The program's name is in parentheses and may hold any others; then state, parent, group
+        // and session follow.
+        let mut fields = match stat.rsplit_once(") ") {
+            Some((_, rest)) => rest.split(' '),
+            None => return false,
+        };
+        let is_alive = !matches!(fields.next(), Some("Z" | "X") | None);
+        is_alive && fields.nth(2) == Some(&*leader.to_string())
+    };
+    others.filter(is_member).filter_map(Pid::from_raw).collect()
 }
 
 /// Kills the group of a process: the process, and all that it has started and left in its group.
@@ -106,5 +158,43 @@ pub fn signal_name(signal: i32) -> &'static str {
         9 => " (killed, perhaps for its memory)",
         11 => " (segmentation fault)",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_session_ends_with_all_groups_that_were_started_in_it() {
+        // A shell that is interactive gives each job a group of its own.
+        let mut command = Command::new("sh");
+        command
+            .args([
+                "-c",
+                "set -m; sleep 1000 & (sleep 1000 &); echo; read never",
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        in_own_session(&mut command);
+        let mut leader = command.spawn().unwrap();
+        let mut stdout = leader.stdout.take().unwrap();
+        stdout.read_exact(&mut [0]).unwrap();
+        let start = Instant::now();
+        while others_of_session(leader.id()).len() < 2 {
+            assert!(start.elapsed() < Duration::from_secs(20));
+            thread::sleep(Duration::from_millis(5));
+        }
+        leader.kill().unwrap();
+        kill_session(leader.id());
+        assert!(others_of_session(leader.id()).is_empty());
+        let mut rest = Vec::new();
+        // All that could have written are gone.
+        stdout.read_to_end(&mut rest).unwrap();
+        leader.wait().unwrap();
     }
 }

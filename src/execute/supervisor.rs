@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::io;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGABRT, SIGKILL};
 
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
-use crate::device::process::{LastWords, is_of_others, signal_name};
+use crate::device::process::{LastWords, in_own_session, is_of_others, kill_session, signal_name};
 use crate::device::{Artifact, memory};
 use crate::hardware::DeviceIdentity;
 use crate::hardware::ceilings::Ceilings;
 use crate::row::outcome::{Cause, Outcome, Status};
+use crate::scratch;
 
 /// How a worker is started.
 #[derive(Clone, Debug)]
@@ -274,16 +275,16 @@ struct Worker {
 impl Worker {
     /// Starts a process and tells it to open its device.
     fn launch(command: &WorkerCommand, device: &DeviceRequest) -> Result<Self, WorkerError> {
-        let mut child = Command::new(&command.program)
+        let mut process = Command::new(&command.program);
+        process
             .args(&command.args)
             // CUDA then loads kernels when it is told to, not when they are first launched.
             .env("CUDA_MODULE_LOADING", "EAGER")
-            // A group of its own: a key that interrupts the main process is not for its workers.
-            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
+            .stderr(Stdio::piped());
+        in_own_session(&mut process);
+        let mut child = process.spawn()?;
         let missing = || io::Error::other("a pipe is missing");
         let requests = child.stdin.take().ok_or_else(missing)?;
         let mut stdout = io::BufReader::new(child.stdout.take().ok_or_else(missing)?);
@@ -438,10 +439,18 @@ impl Drop for Worker {
     }
 }
 
-/// Kills a process and waits for it, for as long as that can take.
+/// Kills a worker with all that it and functions and programs of the user have started, and waits
+/// for it, for as long as that can take. What they left in folders goes, too.
 fn end(child: &mut Child) -> Option<ExitStatus> {
     // A process that is gone already can't be killed; that is as well.
     let _ = child.kill();
+    kill_session(child.id());
+    let status = ended(child);
+    scratch::remove_of(child.id());
+    status
+}
+
+fn ended(child: &mut Child) -> Option<ExitStatus> {
     let start = Instant::now();
     while start.elapsed() < LEAVING_LIMIT {
         if let Ok(Some(status)) = child.try_wait() {

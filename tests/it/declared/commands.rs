@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use super::{copied, rows};
 use crate::place::{Place, code, text};
@@ -104,6 +105,92 @@ fn what_a_command_does_wrong_costs_its_own_row() {
         assert!(why.contains(reason), "{backend}: {why}");
     }
     assert_eq!(found.len(), 9);
+}
+
+#[test]
+fn what_a_program_that_hangs_has_started_and_written_goes_with_it() {
+    let place = Place::new(
+        "schema = 1\n[workload.work]\n[backend.hangs]\nworkload = \"work\"\n\
+         command = [\"sh\", \"-c\", \"sleep 1000 & echo $! {scratch} > seen; wait\"]\n\
+         [case.work]\nworkload = \"work\"\n[measure]\nrepeats = 3\n\
+         [limits]\npoint_timeout_s = 3\n",
+    );
+    let ran = place.sweeper(&["run", "m.toml", "--device", "cpu"]);
+    assert_eq!(code(&ran), 4, "{}", text(&ran));
+    let seen = fs::read_to_string(place.path("seen")).unwrap();
+    let (process, scratch) = seen.trim().split_once(' ').unwrap();
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // One that ended may wait for its new parent.
+    assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+    assert!(!Path::new(scratch).exists(), "{scratch}");
+}
+
+#[test]
+fn numbers_that_no_record_can_hold_cost_their_own_row() {
+    let backend = |name: &str, keys: &str| {
+        format!(
+            "[backend.{name}]\nworkload = \"work\"\n\
+             command = [\"sh\", \"-c\", \"echo 1e99; exit 0\"]\n{keys}\n"
+        )
+    };
+    let metric = "metrics.took = { regex = '.+' }";
+    let manifest = [
+        "schema = 1\n[workload.work]\n".to_owned(),
+        backend(
+            "too_long",
+            &format!("{metric}\ntime = {{ metric = \"took\" }}"),
+        ),
+        backend("large", metric),
+        backend("unprepared", "prepare = [\"false\"]"),
+        backend("without_input", "stdin = \"nowhere\""),
+        backend("sound", ""),
+        "[case.work]\nworkload = \"work\"\n[measure]\nrepeats = 3\n".to_owned(),
+    ];
+    let place = Place::new(&manifest.concat());
+    let ran = place.sweeper(&["run", "m.toml", "--device", "cpu"]);
+    assert_eq!(code(&ran), 4, "{}", text(&ran));
+    let rows = rows(&place);
+    let found = rows.iter().map(|row| {
+        let of = |column: &str| row[column].as_str();
+        (of("backend"), (of("status"), of("reason")))
+    });
+    let found: BTreeMap<&str, (&str, &str)> = found.collect();
+    for (backend, status, reason) in [
+        ("too_long", "error", "and no time of a run in seconds"),
+        ("large", "ok", ""),
+        (
+            "unprepared",
+            "error",
+            "`prepare`: `false` ended with status 1",
+        ),
+        (
+            "without_input",
+            "launch_error",
+            "`stdin`: `nowhere`: No such file",
+        ),
+        ("sound", "ok", ""),
+    ] {
+        let (was, why) = found[backend];
+        assert_eq!(was, status, "{backend}: {why}");
+        assert!(why.contains(reason), "{backend}: {why}");
+    }
+    assert_eq!(found.len(), 5);
+}
+
+#[test]
+fn a_reason_shows_the_end_of_a_long_last_line() {
+    let place = with_program("head -c 3000 /dev/zero | tr '\\0' a >&2; echo the end >&2; exit 3");
+    let ran = place.sweeper(&["run", "m.toml", "--device", "cpu"]);
+    assert_eq!(code(&ran), 4, "{}", text(&ran));
+    let reason = &rows(&place)[0]["reason"];
+    assert!(
+        reason.contains("` ended with status 3: ...aaa"),
+        "{reason}"
+    );
+    assert!(
+        reason.ends_with("athe end") && reason.len() < 500,
+        "{reason}"
+    );
 }
 
 /// A manifest with a program beside it.

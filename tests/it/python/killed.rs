@@ -47,6 +47,33 @@ use = \"cpu\"
 repeats = 5
 ";
 
+#[test]
+fn what_a_function_forked_ends_with_the_sweep() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let place = Place::new(MANIFEST);
+    let forks = "\
+        pid = os.fork()\n    if pid == 0:\n        time.sleep(1000)\n    \
+        open('forked', 'a').write(f'{pid}\\n')\n    return x";
+    let functions = FUNCTIONS.replace("time.sleep(0.02)\n    return x", forks);
+    fs::write(place.path("mine.py"), format!("import os\n{functions}")).unwrap();
+    fs::write(place.path("native.c"), NATIVE).unwrap();
+    let only = [
+        "--set=case.affine.backends=[\"returned\"]",
+        "--set=case.affine.grid.n=100",
+    ];
+    let ran = place.sweeper(&[&["run", "m.toml"], &only[..]].concat());
+    assert!(text(&ran).contains("(1 ok)"), "{}", text(&ran));
+    let forked = fs::read_to_string(place.path("forked")).unwrap();
+    assert!(forked.lines().count() > 5, "{forked}");
+    for process in forked.lines() {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        // One that ended may wait for its new parent.
+        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+    }
+}
+
 /// They take so long that there is time to be killed.
 const FUNCTIONS: &str = "\
 import time

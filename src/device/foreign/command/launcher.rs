@@ -75,7 +75,10 @@ fn run(start: &Start) -> Result<Ended, Refusal> {
     let open =
         |path: &PathBuf| File::create(path).map_err(|error| format!("{}: {error}", path.display()));
     let stdin = match &start.stdin {
-        Some(path) => Stdio::from(File::open(path).map_err(|error| format!("`{path}`: {error}"))?),
+        Some(path) => {
+            let file = File::open(path).map_err(|error| format!("`stdin`: `{path}`: {error}"));
+            Stdio::from(file?)
+        }
         None => Stdio::null(),
     };
     let stdout = start.stdout.as_ref().map(open).transpose()?;

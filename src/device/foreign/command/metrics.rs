@@ -1,12 +1,20 @@
 //! Values that are read after a run.
 
 use std::fs;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use regex_lite::Regex;
 use serde_json::{Number, Value};
 
 use crate::declared::declaration::{MetricSource, OutputText};
+
+/// A number over this is none of a run: sums and squares of such numbers would be infinite, which
+/// no record can hold.
+const MOST: f64 = 1e100;
+
+/// A longer text is not searched: it would have to be held in memory.
+const MOST_BYTES: u64 = 256 << 20;
 
 /// The files that hold the output of a run.
 pub struct Written<'a> {
@@ -45,9 +53,7 @@ pub fn read(source: &MetricSource, written: &Written<'_>) -> Result<f64, String>
             let found = at(&document, pointer)
                 .ok_or_else(|| format!("{} has nothing at `{pointer}`", name(from)))?;
             match found {
-                Value::Number(found) => found
-                    .as_f64()
-                    .ok_or_else(|| format!("`{found}` is no number that can be held")),
+                Value::Number(found) => number(&found.to_string()),
                 Value::String(text) => number(text),
                 other => Err(format!("`{pointer}` is {other}, and no number")),
             }
@@ -62,7 +68,20 @@ impl Written<'_> {
             OutputText::Stderr => self.stderr.to_owned(),
             OutputText::File(file) => self.directory.join(file),
         };
-        let bytes = fs::read(path).map_err(|error| format!("{}: {error}", name(from)))?;
+        let unread = |error: io::Error| format!("{}: {error}", name(from));
+        let file = fs::File::open(path).map_err(unread)?;
+        let length = file.metadata().map_err(unread)?.len();
+        if length > MOST_BYTES {
+            let (name, most) = (name(from), MOST_BYTES >> 20);
+            return Err(format!(
+                "{name} has {length} bytes, more than the {most} MiB that are searched"
+            ));
+        }
+        let mut bytes = Vec::new();
+        // A process that was left running may still write.
+        file.take(MOST_BYTES)
+            .read_to_end(&mut bytes)
+            .map_err(unread)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
@@ -82,12 +101,11 @@ fn shown(file: &str) -> String {
 }
 
 fn number(text: &str) -> Result<f64, String> {
-    let found = text
-        .trim()
-        .parse()
-        .ok()
-        .filter(|found: &f64| found.is_finite());
-    found.ok_or_else(|| format!("`{text}` is no number"))
+    match text.trim().parse::<f64>() {
+        Ok(found) if found.abs() <= MOST => Ok(found),
+        Ok(found) if found.is_finite() => Err(format!("`{text}` is over {MOST:e}")),
+        _ => Err(format!("`{text}` is no number")),
+    }
 }
 
 /// The value at an RFC 6901 pointer, in which a step `*[key=value]` takes the first element of a
@@ -162,6 +180,39 @@ mod tests {
                 .unwrap_err()
                 .contains("no number")
         );
+    }
+
+    #[test]
+    fn a_number_that_no_record_can_hold_is_refused() {
+        for text in ["1e101", "-1e300"] {
+            let found = of_text(regex(r"\S+"), text).unwrap_err();
+            assert!(found.ends_with("is over 1e100"), "{found}");
+            let found = of_text(json(""), text).unwrap_err();
+            assert!(found.ends_with("is over 1e100"), "{found}");
+        }
+        assert_eq!(of_text(regex(r"\S+"), "1e100"), Ok(1e100));
+    }
+
+    #[test]
+    fn a_text_that_memory_may_not_hold_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        fs::File::create(&path)
+            .unwrap()
+            .set_len(MOST_BYTES + 1)
+            .unwrap();
+        let source = MetricSource::Regex {
+            pattern: "a".to_owned(),
+            from: OutputText::File("out".to_owned()),
+        };
+        let written = Written {
+            stdout: &path,
+            stderr: &path,
+            directory: folder.path(),
+        };
+        let found = read(&source, &written).unwrap_err();
+        let wanted = "the file `out` has 268435457 bytes, more than the 256 MiB that are searched";
+        assert_eq!(found, wanted);
     }
 
     #[test]

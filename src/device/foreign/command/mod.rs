@@ -29,6 +29,12 @@ use metrics::Written;
 /// The last bytes of standard error that a reason is taken from.
 const LAST_WORDS_BYTES: u64 = 4096;
 
+/// The most letters of standard error's last line that a reason shows.
+const LAST_WORDS_SHOWN: usize = 400;
+
+/// A longer run is none, in seconds: no time over thirty years was measured.
+const MOST_SECONDS: f64 = 1e9;
+
 /// Signals by which people and schedulers end programs: no fault of the program.
 const FROM_OUTSIDE: [i32; 5] = [
     signal_hook::consts::SIGHUP,
@@ -63,6 +69,14 @@ fn failed(status: Status, reason: impl Into<String>) -> DeviceError {
     DeviceError::Foreign {
         status,
         reason: reason.into(),
+    }
+}
+
+/// A failure of a command of `prepare`.
+fn in_preparation(error: DeviceError) -> DeviceError {
+    match error {
+        DeviceError::Foreign { status, reason } => failed(status, format!("`prepare`: {reason}")),
+        other => other,
     }
 }
 
@@ -136,7 +150,13 @@ impl Loaded {
         }
         let text = String::from_utf8_lossy(&text);
         let last = text.lines().rev().find(|line| !line.trim().is_empty());
-        last.map_or(String::new(), |line| format!(": {}", line.trim()))
+        last.map_or(String::new(), |line| {
+            let line = line.trim();
+            match line.char_indices().nth_back(LAST_WORDS_SHOWN) {
+                None => format!(": {line}"),
+                Some((at, letter)) => format!(": ...{}", &line[at + letter.len_utf8()..]),
+            }
+        })
     }
 
     /// Why a run is no success, if it is none.
@@ -258,10 +278,11 @@ impl Loaded {
                 return Err(failed(Status::Error, reason));
             }
         };
-        if seconds.is_finite() && seconds > 0.0 {
+        if seconds > 0.0 && seconds <= MOST_SECONDS {
             return Ok(seconds * 1e9);
         }
-        let reason = format!("`{}` is {seconds}, and no time", expression.text());
+        let shown = expression.text();
+        let reason = format!("`{shown}` is {seconds}, and no time of a run in seconds");
         Err(failed(Status::Error, reason))
     }
 }
@@ -310,9 +331,9 @@ impl Commands {
         loaded.clear().map_err(|error| trouble(&error))?;
         for command in loaded.request.prepare.clone() {
             let start = self.programs[program].start(&command, None, None);
-            let ended = self.launch(&start)?;
+            let ended = self.launch(&start).map_err(in_preparation)?;
             if let Some(error) = self.programs[program].refusal(&command, &ended, &[0]) {
-                return Err(error);
+                return Err(in_preparation(error));
             }
         }
         let loaded = &self.programs[program];
