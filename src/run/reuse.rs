@@ -101,9 +101,9 @@ impl Earlier {
         }
     }
 
-    /// True if there is a result of the point.
-    pub fn has(&self, point: PointId) -> bool {
-        self.results.contains_key(&point)
+    /// The run that measured the result of a point.
+    pub fn source(&self, point: PointId) -> Option<RunId> {
+        self.results.get(&point).map(|(run, _)| *run)
     }
 
     /// How many points have results.

@@ -58,17 +58,25 @@ fn identity(plan: &Plan<'_>, target: &Target) -> RunIdentity {
     )
 }
 
-/// True if a row is about the point, or was before its backend was edited.
+/// True if a row is about the point, or was before its backend or its problem was edited.
 fn is_about(row: &Row, plan: &Plan<'_>, point: &Planned) -> bool {
     let is_it = |number: &u32| plan.points[*number as usize].id == point.id;
     let block = plan
         .blocks
         .iter()
         .find(|block| block.points.iter().any(is_it));
-    let is_its_problem = block.is_some_and(|block| block.problem == row.problem);
+    let case = plan.grid.case(point.point);
+    let is_alike = || {
+        let parameters = plan.grid.parameters(point.point);
+        let mut all = parameters.iter();
+        (case.workload.name, case.dtype) == (&*row.workload, row.dtype)
+            && parameters.iter().count() == row.parameters.len()
+            && all.all(|(name, value)| row.parameters.get(&**name) == Some(value))
+    };
+    let is_its_problem = block.is_some_and(|block| block.problem == row.problem) || is_alike();
     let is_its_backend = row.backend == plan.grid.backend(point.point).name;
-    let is_alike = row.phase == point.point.phase && row.mode == point.mode.to_string();
-    row.point == point.id || (is_its_problem && is_its_backend && is_alike)
+    let is_its_kind = row.phase == point.point.phase && row.mode == point.mode.to_string();
+    row.point == point.id || (is_its_problem && is_its_backend && is_its_kind)
 }
 
 pub(super) fn of(plan: &Plan<'_>, point: &Planned, target: &Target) -> Before {
@@ -89,11 +97,18 @@ pub(super) fn of(plan: &Plan<'_>, point: &Planned, target: &Target) -> Before {
             status: *status,
         };
     }
-    let earlier = earlier(plan, target);
-    if let (true, Some((run, changes))) = (earlier.has(point.id), earlier.edited) {
-        return Before::Taken { run, changes };
-    }
     let changes = |run: &Recorded| changes(run, &identity, &manifest.resolved_toml());
+    // Not the newest run that was edited: where an edit was undone, the one before it measured.
+    let earlier = earlier(plan, target);
+    if let Some(run) = earlier.source(point.id) {
+        let source = has_it.iter().find(|(held, _)| of_run(held) == run);
+        let edited = || earlier.edited.map(|(_, changes)| changes);
+        let changes = source.map(|(held, _)| changes(held)).or_else(edited);
+        return Before::Taken {
+            run,
+            changes: changes.unwrap_or_default(),
+        };
+    }
     let nearest = has_it.iter().map(|(run, _)| (of_run(run), changes(run)));
     match nearest.min_by_key(|(_, changes)| changes.len()) {
         Some((run, changes)) => Before::Elsewhere { run, changes },

@@ -100,6 +100,27 @@ fn an_edited_include_measures_its_backend_again_and_no_other() {
 }
 
 #[test]
+fn an_edit_that_was_undone_is_taken_from_the_run_before_it() {
+    let folder = two_backends();
+    folder.sweeper(&RUN);
+    let first = folder.run_folder();
+    let text_of = |name: &str| fs::read_to_string(folder.path(name)).unwrap();
+    let (header, edited) = (text_of("other.h"), "#define SUM(x, y) ((y) + (x))\n");
+    fs::write(folder.path("other.h"), edited).unwrap();
+    folder.sweeper(&RUN);
+    fs::write(folder.path("other.h"), &header).unwrap();
+    fs::write(folder.path("add.c"), text_of("add.c") + "\n").unwrap();
+    let point = "n=1000 other_c";
+    let why = sweeper(&folder, &["why", "add.toml", point, "--device", "cpu"]);
+    let run = first.file_name().unwrap().to_str().unwrap();
+    let run = run.rsplit_once('-').unwrap().1;
+    let taken = format!("not to be measured: taken from run {run}");
+    assert!(why.contains(&taken), "{why}");
+    assert!(why.contains("backend.add_c.digests.add.c"), "{why}");
+    assert!(!why.contains("other.h"), "{why}");
+}
+
+#[test]
 fn results_of_an_edited_backend_are_not_reused() {
     let folder = two_backends();
     folder.sweeper(&RUN);

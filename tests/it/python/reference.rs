@@ -102,6 +102,19 @@ fn judged(place: &Place) -> Vec<(String, String)> {
 }
 
 #[test]
+fn an_edited_reference_is_named_by_why() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let folder = place("sums", "");
+    folder.sweeper(&["run", "m.toml"]);
+    fs::write(folder.path("ref.py"), format!("{SOURCE}\n")).unwrap();
+    let why = text(&folder.sweeper(&["why", "m.toml", "n=500 right"]));
+    assert!(why.contains("has it, but since then"), "{why}");
+    assert!(why.contains(".check.reference.digests.ref.py: "), "{why}");
+}
+
+#[test]
 fn outputs_are_judged_by_a_function_in_f64_that_is_called_once() {
     if !has_package("numpy", "numpy") {
         return;
