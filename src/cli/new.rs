@@ -74,7 +74,9 @@ fn manifest(args: &NewArgs) -> Result<(String, PathBuf), (Exit, String)> {
         Some(path) => path.clone(),
         None => args.source.with_extension("toml"),
     };
-    let folder = path.parent().unwrap_or(Path::new(""));
+    // A file's name alone has an empty folder, which no system call knows.
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new("."));
     let source = relative(&args.source, folder);
     let text = draft::manifest(&source.to_string_lossy(), &signature, language);
     Ok((text, path))
@@ -105,5 +107,30 @@ fn relative(source: &Path, folder: &Path) -> PathBuf {
     match source.strip_prefix(&folder) {
         Ok(below) => below.to_owned(),
         Err(_) => source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_beside_the_manifest_is_named_by_its_name() {
+        let shown = |source: &str, folder: &str| {
+            let folder = Path::new(folder);
+            relative(Path::new(source), folder).display().to_string()
+        };
+        assert_eq!(shown("axpy.c", "."), "axpy.c");
+        assert_eq!(shown("kernels/axpy.c", "kernels"), "axpy.c");
+        assert_eq!(shown("kernels/axpy.c", "."), "kernels/axpy.c");
+        assert_eq!(shown("/a/b.c", "/c"), "/a/b.c");
+        let args = NewArgs {
+            source: PathBuf::from("tests/manifests/declared/add.c"),
+            entry: None,
+            output: Some(PathBuf::from("draft.toml")),
+        };
+        let (text, _) = manifest(&args).unwrap();
+        let named = "c        = \"tests/manifests/declared/add.c\"";
+        assert!(text.contains(named), "{text}");
     }
 }
