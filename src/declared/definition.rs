@@ -10,7 +10,7 @@ use sweeper_program::{
 };
 
 use super::check::{ExpectedFile, FileReference, Reference, Tolerance};
-use super::declaration::{ProblemDeclaration, TensorDeclaration};
+use super::declaration::{Initial, ProblemDeclaration, TensorDeclaration};
 use super::fill::Filler;
 use super::program::ProblemTensors;
 use super::python::{Function, real_type};
@@ -161,7 +161,7 @@ impl Definition {
     /// The tensors and the work for these values of the parameters.
     ///
     /// # Errors
-    /// A shape that is none, or an input that an elementwise reference can't broadcast.
+    /// A shape or an amount of work that is none.
     pub(super) fn sizes(&self, values: Vec<Value>, dtype: Dtype) -> Result<Sizes, String> {
         let slots = operands(&values);
         let specs = |tensors: &[Shaped]| -> Result<Vec<TensorSpec>, String> {
@@ -171,20 +171,6 @@ impl Definition {
                 .collect()
         };
         let (inputs, outputs) = (specs(&self.inputs)?, specs(&self.outputs)?);
-        if self.is_elementwise() {
-            for (output, input) in outputs
-                .iter()
-                .flat_map(|output| inputs.iter().map(move |input| (output, input)))
-            {
-                if strides(&input.shape, &output.shape).is_none() {
-                    return Err(format!(
-                        "`{}` of {:?} does not broadcast to `{}` of {:?}, as its elementwise \
-                         reference wants it",
-                        input.name, input.shape, output.name, output.shape
-                    ));
-                }
-            }
-        }
         let once = inputs.iter().chain(&outputs).map(TensorSpec::size_bytes);
         let once = once.sum::<u64>() as f64;
         let amount = |expression: &Option<Expression>, default: f64| match expression {
@@ -302,8 +288,55 @@ impl Definition {
         }
     }
 
-    /// Why a file with right outputs does not hold those of this problem, if so.
+    /// What contradicts itself in the declaration of this problem, if something does: an output and
+    /// the input that it begins with, or the reference and the tensors.
     pub(super) fn objection(&self, sizes: &Sizes) -> Option<String> {
+        let of_initial = || self.initial_objection(sizes);
+        let of_broadcast = || self.broadcast_objection(sizes);
+        let of_file = || self.file_objection(sizes);
+        of_initial().or_else(of_broadcast).or_else(of_file)
+    }
+
+    /// Why an output can't begin as a copy of an input.
+    fn initial_objection(&self, sizes: &Sizes) -> Option<String> {
+        let outputs = self.declaration.outputs.iter().zip(&sizes.outputs);
+        outputs.into_iter().find_map(|(declared, output)| {
+            let Initial::Input(name) = &declared.initial else {
+                return None;
+            };
+            let input = sizes.inputs.iter().find(|input| input.name == *name)?;
+            if (input.dtype, &input.shape) == (output.dtype, &output.shape) {
+                return None;
+            }
+            Some(format!(
+                "`outputs.{}.init`: `{name}` is {} {:?}, and the output {} {:?}",
+                output.name,
+                input.dtype.name(),
+                input.shape,
+                output.dtype.name(),
+                output.shape
+            ))
+        })
+    }
+
+    /// Why an elementwise reference has no value for each element of an output.
+    fn broadcast_objection(&self, sizes: &Sizes) -> Option<String> {
+        if !self.is_elementwise() {
+            return None;
+        }
+        let outputs = sizes.outputs.iter();
+        let mut pairs = outputs.flat_map(|output| sizes.inputs.iter().map(move |it| (output, it)));
+        let (output, input) =
+            pairs.find(|(output, input)| strides(&input.shape, &output.shape).is_none())?;
+        Some(format!(
+            "`check.reference`: `{}` of {:?} does not broadcast to `{}` of {:?}, as an elementwise \
+             reference wants it",
+            input.name, input.shape, output.name, output.shape
+        ))
+    }
+
+    /// Why a file with right outputs does not hold those of this problem, if so.
+    fn file_objection(&self, sizes: &Sizes) -> Option<String> {
         let Reference::File(reference) = &self.declaration.reference else {
             return None;
         };

@@ -7,7 +7,7 @@ use sweeper::tensor_file::to_file;
 use sweeper_program::{Data, Tensor, Tensors};
 
 use super::rows;
-use crate::place::{Place, text};
+use crate::place::{Place, code, text};
 
 const SOURCE: &str = "\
 #include <stdlib.h>
@@ -89,6 +89,40 @@ fn a_backend_judges_others_and_is_unchecked_itself() {
         shown.contains("tolerance  relative L2 norm 1e-6 (y)"),
         "{shown}"
     );
+}
+
+#[test]
+fn tensors_that_contradict_each_other_are_an_error_and_not_skipped() {
+    let expr = "reference = { expr = \"x\" }";
+    for (more, reason) in [
+        (
+            "inputs.short = { dtype = \"f32\", shape = [\"n - 1\"] }",
+            "`check.reference`: `short` of [4] does not broadcast to `y` of [5]",
+        ),
+        (
+            "inputs.z = { dtype = \"f64\", shape = [\"n\"] }\n\
+             outputs.w = { dtype = \"f32\", shape = [\"n\"], init = \"z\" }",
+            "`outputs.w.init`: `z` is f64 [5], and the output f32 [5]",
+        ),
+        (
+            "inputs.z = { dtype = \"f32\", shape = [1] }\n\
+             outputs.w = { dtype = \"f32\", shape = [\"n\"], init = \"z\" }",
+            "`outputs.w.init`: `z` is f32 [1], and the output f32 [5]",
+        ),
+    ] {
+        let several = "reference = { expr = { y = \"x\", w = \"x\" } }";
+        let check = if more.contains("outputs.w") {
+            several
+        } else {
+            expr
+        };
+        let folder = place(check, &["right"], more);
+        let ran = folder.sweeper(&["run", "m.toml"]);
+        assert_eq!(code(&ran), 4, "{}", text(&ran));
+        let (status, _, why) = &judged(&folder)["right"];
+        assert_eq!(status, "error", "{why}");
+        assert!(why.contains(reason), "{why}");
+    }
 }
 
 #[test]
