@@ -83,7 +83,8 @@ pub(super) fn workload(
 ) -> Option<&'static WorkloadInfo> {
     let wanted = wire.workload.as_ref()?;
     let found = registry.iter().find(|info| info.name == wanted.value);
-    if found.is_none() {
+    let is_broken = cx.broken.contains(&format!("workload.{}", wanted.value));
+    if found.is_none() && !is_broken {
         let known: Vec<&str> = registry.iter().map(|info| info.name).collect();
         cx.report(
             Code::UnknownWorkload,

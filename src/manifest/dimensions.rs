@@ -125,6 +125,10 @@ pub(super) fn unused(
     info: &WorkloadInfo,
     help: &str,
 ) {
+    // A parameter of this name that could not be read would use it.
+    if cx.broken.contains(&name.value) {
+        return;
+    }
     let parameters = info.parameters.iter();
     let known: Vec<&str> = parameters.map(|parameter| parameter.name).collect();
     let message = format!("nothing uses the axis `{}`", name.value);

@@ -21,8 +21,11 @@ pub(crate) struct Context<'a> {
     pub(super) texts: Texts,
     pub(super) diagnostics: Diagnostics,
     pub(super) provenance: Provenance,
-    /// Names of axes that could not be read: that they are missing is no second mistake.
+    /// Names of axes, parameters and tensors, and paths of tables such as `workload.axpy`, that
+    /// could not be read: that they are missing is no second mistake.
     pub(super) broken: BTreeSet<String>,
+    /// Names that expressions of the backend that is read have used so far.
+    pub(super) used: BTreeSet<String>,
 }
 
 /// A value and its place.
@@ -52,6 +55,7 @@ impl<'s> Context<'s> {
             diagnostics: Diagnostics::default(),
             provenance: Provenance::default(),
             broken: BTreeSet::new(),
+            used: BTreeSet::new(),
         }
     }
 
@@ -202,10 +206,17 @@ impl<'s> Context<'s> {
         word: &str,
         known: impl IntoIterator<Item = &'a str>,
     ) {
+        if self.broken.contains(word) {
+            return;
+        }
         let known: Vec<&str> = known.into_iter().collect();
         let message = format!("`{key}` can't be `{word}`");
+        let label = match known.is_empty() {
+            true => "there are none here".to_owned(),
+            false => format!("not one of: {}", known.join(" ")),
+        };
         self.report(Code::UnknownWord, at, message)
-            .label(format!("not one of: {}", known.join(" ")))
+            .label(label)
             .help(suggest::did_you_mean(word, known.iter().copied()));
     }
 

@@ -111,6 +111,9 @@ impl Node {
     }
 }
 
+/// What messages of the parser say of arrays and inline tables that are not closed.
+const BRACKETS: [&str; 4] = ["array", "must be quoted", "inline table", "key-value pairs"];
+
 /// Reads one of the texts; a part that can't be read is reported and left out.
 pub(super) fn parse(texts: &Texts, source: usize, diagnostics: &mut Diagnostics) -> Node {
     let text = &texts.0[source].text;
@@ -120,26 +123,45 @@ pub(super) fn parse(texts: &Texts, source: usize, diagnostics: &mut Diagnostics)
         .map(|error| (error.span().unwrap_or(0..0), error))
         .collect();
     errors.sort_by_key(|(span, _)| span.start);
-    let mut array_error = None;
+    let mut bracket_error = None;
+    let mut second_table = 0..0;
     for (span, error) in errors {
+        let start = span.start;
         let place = texts.place(At::new(source, span));
         let message = error.message().trim().replace('\n', ", ");
-        // An array that never ends makes an error of every line after it: the first one will do.
-        let in_array = message.contains("array") || message.contains("must be quoted");
-        let before = std::mem::replace(&mut array_error, in_array.then_some(place.line));
-        if in_array && before.is_some_and(|line| place.line <= line + 1) {
+        // A bracket that is never closed makes an error of every line after it: the first one will
+        // do.
+        let in_brackets = BRACKETS.iter().any(|words| message.contains(words));
+        let before = std::mem::replace(&mut bracket_error, in_brackets.then_some(place.line));
+        if in_brackets && before.is_some_and(|line| place.line <= line + 1) {
             continue;
         }
-        let code = if message.starts_with("duplicate key") {
+        let is_twice = message.starts_with("duplicate key");
+        // So does a table that is there already of each of its keys.
+        if is_twice && second_table.contains(&start) {
+            continue;
+        }
+        let line = text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let is_header = text[line..start].trim_start().starts_with('[');
+        let code = if is_twice {
             Code::DuplicateKey
         } else {
             Code::Syntax
         };
         let mut diagnostic = Diagnostic::new(code, message).at(place);
-        if in_array {
-            diagnostic = diagnostic.help("is an array above it closed?");
+        if is_twice && is_header {
+            let rest = text[start..].find("\n[");
+            second_table = start..rest.map_or(text.len(), |length| start + length);
+            diagnostic = diagnostic.help("the table is there already, above");
+        }
+        if in_brackets {
+            diagnostic = diagnostic.help("is a bracket above it closed?");
         }
         diagnostics.push(diagnostic);
+        // The rest of the text was read as the inside of the bracket.
+        if in_brackets && text[line..start].trim().is_empty() {
+            break;
+        }
     }
     let mut reader = Reader {
         texts,

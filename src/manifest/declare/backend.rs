@@ -15,6 +15,7 @@ use crate::declared::{backend_scope, configurations};
 use crate::expression::{Expression, Scope};
 use crate::manifest::diagnostics::Code;
 use crate::manifest::section::{Context, Section, Spanned};
+use crate::manifest::suggest;
 use crate::manifest::tree::{Entry, Node, Raw};
 
 /// A backend has no more configurations than this.
@@ -46,8 +47,13 @@ pub(super) fn backend(
     let tolerance_factor = section
         .take(cx, "tolerance_factor")
         .and_then(|node| tolerance_factor(cx, node, &entry.key, names));
+    let is_whole = has_one_source(cx, section);
+    cx.used.clear();
     let has = |key: &str| section.table.get(key).is_some();
-    let implementation = if has("command") {
+    let implementation = if !is_whole {
+        section.abandon();
+        None
+    } else if has("command") {
         command::command(cx, section, names, &scope).map(Implementation::Command)
     } else if has(KERNELBENCH) {
         let model = kernelbench::backend(cx, section, names, &tune, settings);
@@ -60,6 +66,10 @@ pub(super) fn backend(
     };
     section.finish(cx, &[]);
     let implementation = implementation?;
+    // Functions in Python get those by name that no expression uses.
+    if !matches!(implementation, Implementation::Python(_)) {
+        unused(cx, section, &tune);
+    }
     let found = configurations(names.parameters.len(), &tune, &rules, sample);
     are_measurable(cx, entry, found.as_ref().map(Vec::len))?;
     Some(BackendDeclaration {
@@ -74,6 +84,73 @@ pub(super) fn backend(
         race,
         tolerance_factor,
     })
+}
+
+/// The keys of a source, with what they are for people.
+const SOURCES: [(&str, &str); 6] = [
+    ("cuda", "`cuda = \"FILE.cu\"`"),
+    ("c", "`c = \"FILE.c\"`"),
+    ("python", "`python = \"FILE.py\"`"),
+    ("module", "`module = \"PACKAGE\"`"),
+    (KERNELBENCH, "`kernelbench = \"FILE.py\"`"),
+    ("command", "`command = [\"PROGRAM\"]`"),
+];
+
+/// Reports a backend that has no source, or several: of which of them its other keys are is not
+/// known then.
+fn has_one_source(cx: &mut Context<'_>, section: &Section<'_>) -> bool {
+    let entries = SOURCES.map(|(key, _)| section.table.get(key));
+    let entries: Vec<&Entry> = entries.into_iter().flatten().collect();
+    match entries.as_slice() {
+        [_] => return true,
+        [] => {
+            let keys = SOURCES.map(|(key, _)| key);
+            let rest = section.rest();
+            let close = rest.filter_map(|entry| {
+                let meant = suggest::closest(&entry.key, keys)?;
+                Some(format!("`{}`: did you mean `{meant}`?", entry.key))
+            });
+            let close: Vec<String> = close.collect();
+            let forms: Vec<&str> = SOURCES.iter().map(|(_, form)| *form).collect();
+            let message = format!("`{}` has no source", section.path);
+            cx.report(Code::MissingKey, section.at, message)
+                .label("one of these is needed")
+                .help(forms.join("  "))
+                .help(close.join("   "));
+        }
+        [first, second, ..] => {
+            let message = format!(
+                "a backend has one source: `{}` or `{}`",
+                first.key, second.key
+            );
+            cx.report(Code::Conflict, second.key_at, message);
+        }
+    }
+    false
+}
+
+/// Warns of tuned values that nothing uses: all configurations would be the same.
+fn unused(cx: &mut Context<'_>, section: &Section<'_>, tune: &[(String, Vec<Value>)]) {
+    let table = section
+        .table
+        .get("tune")
+        .and_then(|entry| entry.value.table());
+    for (name, _) in tune {
+        let Some(entry) = table.and_then(|table| table.get(name)) else {
+            continue;
+        };
+        if cx.used.contains(name) {
+            continue;
+        }
+        let message = format!("nothing uses the tuned value `{name}`");
+        let report = cx.report(Code::UnusedAxis, entry.key_at, message);
+        let report = report.label("its configurations do not differ");
+        if section.table.get("command").is_none() {
+            report.help(format!(
+                "a macro has it: `defines = {{ NAME = \"{name}\" }}`"
+            ));
+        }
+    }
 }
 
 /// Factors by which tolerances may be raised.
@@ -153,6 +230,8 @@ fn tune(cx: &mut Context<'_>, node: &Node, names: &Names) -> Vec<(String, Vec<Va
                 .help("write `race = true` beside `tune`, not in it");
         } else if let Some(values) = tuned(cx, entry) {
             found.push((entry.key.clone(), values));
+        } else {
+            cx.broken.insert(entry.key.clone());
         }
     }
     found

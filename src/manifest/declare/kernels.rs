@@ -13,6 +13,7 @@ use crate::expression::Scope;
 use crate::manifest::diagnostics::Code;
 use crate::manifest::section::{Context, Section};
 use crate::manifest::tree::{Entry, Node, Raw};
+use crate::manifest::wire;
 
 /// The keys of a launch, at the backend's table or in `launch`.
 const LAUNCH: &[&str] = &["entry", "args", "grid", "block", "shared", "cluster"];
@@ -35,6 +36,10 @@ pub(super) fn kernels(
     names: &Names,
     scope: &Scope,
 ) -> Option<KernelsDeclaration> {
+    if names.outputs.is_empty() && names.is_broken {
+        section.abandon();
+        return None;
+    }
     if names.outputs.is_empty() {
         let message = format!(
             "`{}` has a source, and its workload has no outputs",
@@ -47,8 +52,8 @@ pub(super) fn kernels(
     }
     let source = source::source(cx, section);
     let scratch = section.take(cx, "scratch");
-    let scratch = scratch.map_or_else(Vec::new, |node| scratch_of(cx, node, scope));
     let mut tensors = [names.inputs.clone(), names.outputs.clone()].concat();
+    let scratch = scratch.map_or_else(Vec::new, |node| scratch_of(cx, node, scope, &tensors));
     tensors.extend(scratch.iter().map(|scratch| scratch.tensor.name.clone()));
     let defines = section.take(cx, "defines");
     let defines = defines.map_or_else(Vec::new, |node| defines_of(cx, node, scope));
@@ -113,26 +118,54 @@ fn constants_of(
     found
 }
 
-fn scratch_of(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Vec<ScratchDeclaration> {
+/// Memory of a backend, whose names are none of `tensors`.
+fn scratch_of(
+    cx: &mut Context<'_>,
+    node: &Node,
+    scope: &Scope,
+    tensors: &[String],
+) -> Vec<ScratchDeclaration> {
     let Some(section) = cx.section(node, "scratch") else {
         return Vec::new();
     };
     let entries = section.table.entries.iter();
     let read = |entry: &Entry| {
-        let mut section = cx.section(&entry.value, &entry.key)?;
-        let tensor = tensor(cx, &mut section, &entry.key, scope);
-        let initial = section.take(cx, "init").map(|node| cx.number(node, "init"));
-        section.finish(cx, &[]);
-        let initial = match initial {
-            Some(initial) => Some(initial?),
-            None => None,
-        };
-        Some(ScratchDeclaration {
-            tensor: tensor?,
-            initial,
-        })
+        let scratch = scratch(cx, entry, scope, tensors);
+        if scratch.is_none() {
+            cx.broken.insert(entry.key.clone());
+        }
+        scratch
     };
     entries.filter_map(read).collect()
+}
+
+fn scratch(
+    cx: &mut Context<'_>,
+    entry: &Entry,
+    scope: &Scope,
+    tensors: &[String],
+) -> Option<ScratchDeclaration> {
+    if !wire::name(cx, entry) {
+        return None;
+    }
+    if tensors.contains(&entry.key) {
+        let message = format!("`{}` is a tensor of the problem, too", entry.key);
+        cx.report(Code::Duplicate, entry.key_at, message)
+            .label("choose another name");
+        return None;
+    }
+    let mut section = cx.section(&entry.value, &entry.key)?;
+    let tensor = tensor(cx, &mut section, &entry.key, scope);
+    let initial = section.take(cx, "init").map(|node| cx.number(node, "init"));
+    section.finish(cx, &[]);
+    let initial = match initial {
+        Some(initial) => Some(initial?),
+        None => None,
+    };
+    Some(ScratchDeclaration {
+        tensor: tensor?,
+        initial,
+    })
 }
 
 fn defines_of(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Vec<(String, String)> {
@@ -140,7 +173,18 @@ fn defines_of(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Vec<(String, 
         return Vec::new();
     };
     let entries = section.table.entries.iter();
+    let is_name = |c: char| c == '_' || c.is_ascii_alphanumeric();
     let read = |entry: &Entry| {
+        let key = &entry.key;
+        if key.starts_with(|c: char| c.is_ascii_digit()) || !key.chars().all(is_name) {
+            cx.report(
+                Code::Name,
+                entry.key_at,
+                format!("`{key}` can't be a macro"),
+            )
+            .label("letters, digits and `_`, and no digit first");
+            return None;
+        }
         let value = expression(cx, &entry.value, &entry.key, scope, ANY)?;
         Some((entry.key.clone(), value.text().to_string()))
     };
@@ -202,7 +246,7 @@ impl Reader<'_> {
             args.any(|arg| matches!(arg, ArgDeclaration::Tensor { name, .. } if name == output))
         };
         let is_any_passed = self.names.outputs.iter().any(|output| is_passed(output));
-        if !is_any_passed && !self.names.outputs.is_empty() {
+        if !is_any_passed && !self.names.is_broken {
             let message = format!("`{}` passes no output to its source", section.path);
             cx.report(Code::Declaration, section.at, message)
                 .help(format!("outputs: {}", self.names.outputs.join(" ")));
@@ -320,6 +364,9 @@ impl Reader<'_> {
                 name: name.to_owned(),
                 offset,
             });
+        }
+        if cx.broken.contains(name) {
+            return None;
         }
         let message = format!("there is no tensor `{name}`");
         let help = format!(

@@ -143,6 +143,7 @@ fn backend(
     let Some(name) = cx.text(node, "workload") else {
         return;
     };
+    let is_broken = cx.broken.contains(&format!("workload.{name}"));
     let built_in = registry.iter().find(|info| info.name == name).copied();
     let known = declarations.iter().position(|held| held.workload == name);
     let place = match (known, built_in) {
@@ -155,6 +156,7 @@ fn backend(
             });
             declarations.len() - 1
         }
+        (None, None) if is_broken => return,
         (None, None) => {
             let mut known: Vec<&str> = declarations.iter().map(|it| &*it.workload).collect();
             known.extend(registry.iter().map(|info| info.name));
@@ -168,7 +170,10 @@ fn backend(
     let names = match built_in {
         Some(info) => Names::of_build(info),
         None => match &declarations[place].problem {
-            Some(problem) => Names::of_problem(problem),
+            Some(problem) => Names {
+                is_broken,
+                ..Names::of_problem(problem)
+            },
             None => return,
         },
     };
@@ -194,6 +199,8 @@ struct Names {
     model: Option<PythonDeclaration>,
     backends: Vec<&'static str>,
     phases: &'static [Phase],
+    /// Whether parameters or tensors are missing here that could not be read.
+    is_broken: bool,
     /// Why no backend may multiply the workload's tolerances, and what to do.
     without_factor: Option<(&'static str, &'static str)>,
 }
@@ -209,6 +216,7 @@ impl Names {
             model: None,
             backends: Vec::new(),
             phases: &[],
+            is_broken: false,
             without_factor: None,
         }
     }
@@ -228,6 +236,7 @@ impl Names {
             files: Vec::new(),
             model: None,
             phases: info.phases,
+            is_broken: false,
             without_factor: None,
             backends: backends
                 .flat_map(|each| std::iter::once(each.name).chain(each.aliases.iter().copied()))
@@ -249,6 +258,7 @@ impl Names {
             model: problem.model.clone(),
             phases: &[Phase::Forward],
             backends: Vec::new(),
+            is_broken: false,
             without_factor: check::without_factor(problem),
         }
     }
@@ -285,7 +295,14 @@ fn named_tables<'n>(
         return Vec::new();
     };
     let entries = tables.table.entries.iter();
-    entries.filter(|entry| wire::name(cx, entry)).collect()
+    let is_named = |entry: &&Entry| {
+        let is_named = wire::name(cx, entry);
+        if !is_named {
+            cx.broken.insert(format!("{key}.{}", entry.key));
+        }
+        is_named
+    };
+    entries.filter(is_named).collect()
 }
 
 /// An expression whose value is of a kind that fits; its text.
@@ -299,6 +316,7 @@ fn expression(
     let mut text = wire::expression(cx, node, key)?;
     text.is_declared = true;
     let expression = rules::compile(cx, &text, scope)?;
+    note_used(cx, &expression, scope);
     if fits(expression.kind()) {
         return Some(expression);
     }
@@ -332,23 +350,39 @@ fn template_of(
     };
     for inside in pieces.iter().filter_map(|(_, expression)| *expression) {
         let tree = Tree::parse(inside);
+        if let Ok(tree) = &tree {
+            let mut is_broken = false;
+            tree.names(&mut |name, _| is_broken |= cx.broken.contains(name));
+            if is_broken {
+                return None;
+            }
+        }
         let compiled = tree.map_err(|error| error.message).and_then(|tree| {
             Expression::compile(inside, &tree, scope)
                 .map_err(|_| format!("`{inside}` uses a name that is not known here"))
         });
-        if let Err(reason) = compiled {
-            let names = super::dimensions::names(scope);
-            cx.report(
-                Code::UnknownName,
-                node.at,
-                format!("`{key}` has a wrong expression"),
-            )
+        let reason = match compiled {
+            Ok(expression) => {
+                note_used(cx, &expression, scope);
+                continue;
+            }
+            Err(reason) => reason,
+        };
+        let names = super::dimensions::names(scope);
+        let message = format!("`{key}` has a wrong expression");
+        cx.report(Code::UnknownName, node.at, message)
             .label(reason)
             .help(format!("names: {}", names.join(" ")));
-            return None;
-        }
+        return None;
     }
     Some(())
+}
+
+/// Notes the names that an expression uses.
+fn note_used(cx: &mut Context<'_>, expression: &Expression, scope: &Scope) {
+    let slots = expression.slots().iter();
+    let names = slots.filter_map(|slot| scope.names.get(*slot));
+    cx.used.extend(names.map(|known| known.name.to_string()));
 }
 
 /// A whole number, as sizes are.

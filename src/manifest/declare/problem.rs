@@ -17,7 +17,7 @@ use crate::declared::{fill_scope, parameters, problem_scope};
 use crate::expression::Scope;
 use crate::manifest::axis;
 use crate::manifest::diagnostics::Code;
-use crate::manifest::section::{Context, Section};
+use crate::manifest::section::{Context, Section, Spanned};
 use crate::manifest::suggest;
 use crate::manifest::tree::{Entry, Node, Raw};
 use crate::manifest::wire;
@@ -34,15 +34,7 @@ pub(super) fn problem(
         .take(cx, "about")
         .and_then(|node| cx.text(node, "about"));
     let params = section.take(cx, "params");
-    let declared = params.map_or_else(Vec::new, |node| {
-        entries(cx, node, "params", |cx, entry| {
-            let parameter = parameter(cx, entry);
-            if parameter.is_none() {
-                cx.broken.insert(entry.key.clone());
-            }
-            parameter
-        })
-    });
+    let declared = params.map_or_else(Vec::new, |node| entries(cx, node, "params", parameter));
     let mut problem = ProblemDeclaration {
         about: about.unwrap_or_default(),
         parameters: declared,
@@ -86,9 +78,23 @@ pub(super) fn problem(
     if let Some(node) = section.take(cx, "work") {
         work(cx, node, &mut problem, &problem_scope(infos));
     }
+    let found = [
+        ("params", problem.parameters.len()),
+        ("inputs", problem.inputs.len()),
+        ("outputs", problem.outputs.len()),
+    ];
+    if has_tensors && outputs.is_none() || found.iter().any(|found| lacks(&section, found)) {
+        cx.broken.insert(path);
+    }
     right_answer(cx, &mut section, &mut problem, has_tensors, settings);
     section.finish(cx, &[]);
     Some(problem)
+}
+
+/// Whether a table has more entries than were read.
+fn lacks(section: &Section<'_>, (key, read): &(&str, usize)) -> bool {
+    let node = section.table.get(key).map(|entry| &entry.value);
+    node.is_some_and(|node| node.table().is_none_or(|table| table.entries.len() > *read))
 }
 
 /// Reads the model of a problem and how outputs are judged.
@@ -129,13 +135,17 @@ fn file(cx: &mut Context<'_>, entry: &Entry) -> Option<FileDeclaration> {
         Some(Err(reason)) => reason.clone(),
         None => "it was not read".to_owned(),
     };
+    let name = format!("files.{}", entry.key);
+    cx.broken.insert(format!("{name}.bytes"));
+    cx.broken.insert(name);
     let message = format!("can't use the file `{}`: {reason}", path.display());
     cx.report(Code::Source, entry.value.at, message)
         .help("paths are relative to the manifest");
     None
 }
 
-/// The entries of a table that are what they should be; names are checked.
+/// The entries of a table that are what they should be; names are checked. That another is missing
+/// is no second mistake.
 fn entries<T>(
     cx: &mut Context<'_>,
     node: &Node,
@@ -148,11 +158,14 @@ fn entries<T>(
     let entries = section.table.entries.iter();
     entries
         .filter_map(|entry| {
-            if wire::name(cx, entry) {
-                read(cx, entry)
-            } else {
-                None
+            let found = match wire::name(cx, entry) {
+                true => read(cx, entry),
+                false => None,
+            };
+            if found.is_none() {
+                cx.broken.insert(entry.key.clone());
             }
+            found
         })
         .collect()
 }
@@ -176,7 +189,7 @@ fn parameter(cx: &mut Context<'_>, entry: &Entry) -> Option<ParameterDeclaration
             let words = words.into_iter().map(|word| word.value);
             Some(DeclaredKind::Choice(words.collect()))
         }
-        [("bool", _)] => Some(DeclaredKind::Bool),
+        [("bool", node)] => cx.boolean(node, "bool").map(|_| DeclaredKind::Bool),
         _ => {
             let message = format!("the parameter `{}` has no kind, or several", entry.key);
             cx.report(Code::Declaration, entry.value.at, message)
@@ -334,6 +347,11 @@ fn fill(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Option<Fill> {
     Some(match entry.key.as_str() {
         "normal" => {
             let (mean, deviation) = two(cx, value, "normal")?;
+            if deviation < 0.0 {
+                cx.report(Code::OutOfBounds, value.at, "`normal` is out of bounds")
+                    .label("[mean, deviation]: a deviation can't be negative");
+                return None;
+            }
             Fill::Normal(mean, deviation)
         }
         "uniform" => {
@@ -461,6 +479,13 @@ fn work(cx: &mut Context<'_>, node: &Node, problem: &mut ProblemDeclaration, sco
 /// Values of a tuned name, in the forms that axes have.
 pub(super) fn tuned(cx: &mut Context<'_>, entry: &Entry) -> Option<Vec<Value>> {
     let axis = axis::axis(cx, entry)?;
+    let condition = axis.when.as_ref().map(|text| ("when", text.at));
+    let condition = condition.or(axis.otherwise.as_ref().map(|value| ("else", value.at)));
+    if let Some((key, at)) = condition {
+        cx.report(Code::Conflict, at, format!("`{key}` is for axes of a grid"))
+            .help("`require` says which combinations of tuned values are measured");
+        return None;
+    }
     // Names of configurations have these characters between values.
     let is_word = |value: &Value| {
         value
@@ -475,5 +500,14 @@ pub(super) fn tuned(cx: &mut Context<'_>, entry: &Entry) -> Option<Vec<Value>> {
         );
         return None;
     }
-    Some(axis.values.into_iter().map(|value| value.value).collect())
+    let mut values: Vec<Value> = Vec::new();
+    for Spanned { value, at } in axis.values {
+        if values.contains(&value) {
+            let message = format!("`{}` has the value {value} twice", entry.key);
+            cx.report(Code::Merged, at, message).label("measured once");
+        } else {
+            values.push(value);
+        }
+    }
+    Some(values)
 }

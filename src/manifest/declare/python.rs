@@ -17,7 +17,7 @@ use crate::expression::Scope;
 use crate::manifest::diagnostics::Code;
 use crate::manifest::python_files::{PythonFiles, library_of};
 use crate::manifest::rules;
-use crate::manifest::section::{Context, Section};
+use crate::manifest::section::{Context, Section, Spanned};
 use crate::manifest::tree::{Node, Raw};
 use crate::manifest::wire::WireText;
 
@@ -94,13 +94,7 @@ pub(super) fn python(
     let kwargs = section.take(cx, "kwargs");
     let kwargs = kwargs.map_or(Some(Vec::new()), |node| reader.named(cx, node));
     let returns = words(cx, section, "returns");
-    for word in &returns {
-        if word.value != "_" && !names.outputs.contains(&word.value) {
-            let known = names.outputs.iter().map(String::as_str);
-            cx.unknown_word(word.at, "returns", &word.value, known);
-        }
-    }
-    let returns = returns.into_iter().map(|word| word.value).collect();
+    let returns = results(cx, returns, names);
     let arrays = section.take(cx, "arrays");
     let arrays = arrays.and_then(|node| arrays_of(cx, node));
     let torch_compile = section.take(cx, "torch_compile");
@@ -117,7 +111,7 @@ pub(super) fn python(
         arrays: arrays.unwrap_or(library),
         args: args?,
         kwargs: kwargs?,
-        returns,
+        returns: returns?,
         torch_compile: match torch_compile {
             Some(options) => Some(options?),
             None => None,
@@ -130,6 +124,29 @@ pub(super) fn python(
         model: None,
     };
     is_sound(cx, section, names, &declaration).then_some(declaration)
+}
+
+/// The outputs that a function returns, each once, and `_` for others.
+fn results(
+    cx: &mut Context<'_>,
+    words: Vec<Spanned<String>>,
+    names: &Names,
+) -> Option<Vec<String>> {
+    let mut found: Vec<String> = Vec::new();
+    let mut is_sound = true;
+    for word in words {
+        if word.value != "_" && !names.outputs.contains(&word.value) {
+            let known = names.outputs.iter().map(String::as_str);
+            cx.unknown_word(word.at, "returns", &word.value, known);
+            is_sound = false;
+        } else if word.value != "_" && found.contains(&word.value) {
+            cx.twice(word.at, "returns", &word.value);
+            is_sound = false;
+        } else {
+            found.push(word.value);
+        }
+    }
+    is_sound.then_some(found)
 }
 
 /// Reads the source and the name of a function over NumPy arrays on the host, which has no
@@ -198,7 +215,8 @@ fn is_sound(
     let is_result = |name: &String| {
         declaration.returns.contains(name) || declaration.arguments().any(|held| held.is_of(name))
     };
-    if !results.any(is_result) && declaration.autograd.is_none() && !names.outputs.is_empty() {
+    let has_outputs = !names.outputs.is_empty() && !names.is_broken;
+    if !results.any(is_result) && declaration.autograd.is_none() && has_outputs {
         let message = format!("`{}` yields no output", section.path);
         cx.report(Code::Declaration, section.at, message)
             .label("`returns = [...]` names what it returns, `args` what it gets to write into")
@@ -332,12 +350,8 @@ fn source(
             let library = library_of([name.as_str()].into_iter());
             Some((PythonSource::Module(name), place, library))
         }
-        (_, Some(node)) => {
-            let message = "a backend has one source: `python` or `module`";
-            cx.report(Code::Conflict, node.at, message);
-            None
-        }
-        (None, None) => None,
+        // Reported where sources were counted.
+        (Some(_), Some(_)) | (None, None) => None,
     }
 }
 
@@ -387,6 +401,15 @@ impl Reader<'_> {
         all.any(|tensor| tensor == name)
     }
 
+    /// Whether a text is a lone name, and none that is known.
+    fn is_unknown(&self, text: &str) -> bool {
+        let is_letter = |c: char| c == '_' || c.is_ascii_alphanumeric();
+        let is_name = text.chars().all(is_letter)
+            && text.starts_with(|c: char| !c.is_ascii_digit())
+            && !["true", "false"].contains(&text);
+        is_name && self.scope.find(text).is_none()
+    }
+
     pub(super) fn list(
         &self,
         cx: &mut Context<'_>,
@@ -426,6 +449,22 @@ impl Reader<'_> {
             }),
             Raw::Text(text) if text.ends_with(']') && text.contains('[') => {
                 self.reshaped(cx, node, text)
+            }
+            Raw::Text(text) if self.is_unknown(text) => {
+                if !cx.broken.contains(text) {
+                    let message = format!("`{key}` has no tensor and no parameter `{text}`");
+                    let tensors = [&*self.names.inputs, &*self.names.outputs].concat();
+                    let parameters = crate::manifest::dimensions::names(self.scope);
+                    let tensors = match tensors.is_empty() {
+                        true => String::new(),
+                        false => format!("tensors: {}", tensors.join(" ")),
+                    };
+                    cx.report(Code::UnknownName, node.at, message)
+                        .help(tensors)
+                        .help(format!("names of expressions: {}", parameters.join(" ")))
+                        .help(format!("a word is {{ text = \"{text}\" }}"));
+                }
+                None
             }
             Raw::Text(_) => {
                 let found = expression(cx, node, key, self.scope, ANY)?;

@@ -36,17 +36,8 @@ pub(super) fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<
     let (node, key) = match (cuda, c) {
         (Some(node), None) => (node, "cuda"),
         (None, Some(node)) => (node, "c"),
-        (None, None) => {
-            let message = format!("`{}` has no source", section.path);
-            cx.report(Code::MissingKey, section.at, message)
-                .label("`cuda = \"FILE.cu\"` or `c = \"FILE.c\"` is needed");
-            return None;
-        }
-        (Some(_), Some(node)) => {
-            let message = "a backend has one source: `cuda` or `c`";
-            cx.report(Code::Conflict, node.at, message);
-            return None;
-        }
+        // Reported where sources were counted.
+        (None, None) | (Some(_), Some(_)) => return None,
     };
     let path = cx.path(node, key)?;
     let path = cx.in_folder(node.at, &path);
