@@ -5,6 +5,7 @@ use sweeper_program::{Data, Phase, Tensor, Tensors};
 
 use super::judge::Judge;
 use super::protocol::{Block, BlockPoint};
+use super::refused::failed;
 use super::verify::ProblemInstance;
 use crate::row::outcome::{Checked, Outcome, Status};
 use crate::tuning::family_of;
@@ -25,7 +26,7 @@ pub(super) fn check(
     let expected = instance.expected.as_ref();
     for trial in instance.problem.trials(&instance.inputs, expected) {
         let complaint = match judge {
-            Some(judge) => passes_judge(instance, judge, &trial),
+            Some(judge) => passes_judge(instance, judge, &trial)?,
             None => passes_tolerance(instance, &trial, phase),
         };
         if let Some((key, complaint)) = complaint {
@@ -93,12 +94,29 @@ pub(super) fn check_factor(instance: &ProblemInstance, point: &BlockPoint) -> Re
 const ALL: &str = ": all outputs begin with the right values, by `init`";
 
 /// A judge that fails on such outputs does not pass them.
-fn passes_judge(instance: &ProblemInstance, judge: &Judge<'_>, trial: &Trial) -> Passed {
+///
+/// # Errors
+/// The outcome of all points of the block where it takes too long: it would on each of their
+/// outputs, and they are given up for it before it is named.
+fn passes_judge(
+    instance: &ProblemInstance,
+    judge: &Judge<'_>,
+    trial: &Trial,
+) -> Result<Passed, Outcome> {
     if trial.wrong.is_empty() && !trial.is_wrong_in_all {
-        return None;
+        return Ok(None);
     }
     let expected = instance.expected.as_ref();
     let found = judge.verdict(&instance.inputs, &trial.outputs, expected, Checked::Full);
-    let passes = found.is_ok_and(|verdict| verdict.complaint.is_none());
-    passes.then(|| ("judge", String::new()))
+    let passes = match found {
+        Ok(verdict) => verdict.complaint.is_none(),
+        Err(error) => {
+            let outcome = failed(error);
+            if outcome.status == Status::Timeout {
+                return Err(outcome);
+            }
+            false
+        }
+    };
+    Ok(passes.then(|| ("judge", String::new())))
 }
