@@ -374,6 +374,7 @@ impl Worker {
         let mut current = None;
         let mut stage = Stage::Inputs;
         let mut silent = Duration::ZERO;
+        let mut has_left = false;
         loop {
             let waiting = Instant::now();
             let event = match self.events.recv_timeout(TICK) {
@@ -383,7 +384,14 @@ impl Worker {
                     return Ending::Died(current, at_stage(stage, outcome));
                 }
                 Err(RecvTimeoutError::Timeout) if observer.is_stopped() => return Ending::Stopped,
+                // Its stream does not end as long as a process has it that a kernel has forked.
+                Err(RecvTimeoutError::Timeout) if has_left => {
+                    let outcome = self.obituary().outcome();
+                    return Ending::Died(current, at_stage(stage, outcome));
+                }
                 Err(RecvTimeoutError::Timeout) => {
+                    // What it wrote before is heard of within one more wait.
+                    has_left = matches!(self.child.try_wait(), Ok(Some(_)));
                     // A wait that took much longer was one of this process, which was suspended.
                     silent += waiting.elapsed().min(4 * TICK);
                     match silent > limit {

@@ -108,9 +108,11 @@ fn closure(
     };
     if let Some((name, from)) = closure.missing() {
         let message = format!("`{from}` includes \"{name}\", which is not there");
-        cx.report(Code::Source, node.at, message).help(
-            "it is looked for beside the file that includes it, then in the folders of `include`",
-        );
+        cx.report(Code::Source, node.at, message)
+            .help(
+                "it is looked for beside the file that includes it, then in the folders of `include`",
+            )
+            .help("a header of the compiler or the system stands in `<>`");
         return None;
     }
     Some(closure)

@@ -25,6 +25,7 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
         ("zeros", "wrong", "`y` is off by 1"),
         ("fickle", "wrong", "the outputs changed while it was timed"),
         ("dies", "crashed", "signal 6"),
+        ("leaves", "crashed", "signal 6"),
         ("exits", "crashed", "the worker ended with code 0"),
         ("hangs", "timeout", "no progress within 3"),
         ("gone", "compile_error", "implicit declaration of function"),
@@ -33,5 +34,5 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
         assert_eq!(was, status, "{backend}: {why}");
         assert!(why.contains(reason), "{backend}: {why}");
     }
-    assert_eq!(found.len(), 11);
+    assert_eq!(found.len(), 12);
 }

@@ -183,10 +183,7 @@ fn a_reason_shows_the_end_of_a_long_last_line() {
     let ran = place.sweeper(&["run", "m.toml", "--device", "cpu"]);
     assert_eq!(code(&ran), 4, "{}", text(&ran));
     let reason = &rows(&place)[0]["reason"];
-    assert!(
-        reason.contains("` ended with status 3: ...aaa"),
-        "{reason}"
-    );
+    assert!(reason.contains("` ended with status 3: ...aaa"), "{reason}");
     assert!(
         reason.ends_with("athe end") && reason.len() < 500,
         "{reason}"

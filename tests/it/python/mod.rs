@@ -107,6 +107,11 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
         ("exits", "error", "it ended the interpreter with code 3"),
         ("leaves", "error", "it ended the interpreter: exit(done)"),
         ("dies", "crashed", "signal 11 (segmentation fault)"),
+        (
+            "dies_beside_another",
+            "crashed",
+            "signal 11 (segmentation fault)",
+        ),
         ("greedy", "oom", "MemoryError"),
         (
             "elsewhere",

@@ -155,3 +155,9 @@ def needs_more(x):
     import package_that_is_nowhere
 
     return package_that_is_nowhere.f(x)
+
+
+def dies_beside_another(x):
+    if os.fork() == 0:
+        time.sleep(1000)
+    ctypes.string_at(0)

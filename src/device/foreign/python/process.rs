@@ -5,7 +5,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child as Process, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -42,6 +42,9 @@ const MODULES: [(&str, &str); 19] = [
 
 /// How long a process that closed its stream has to end.
 const LEAVING_LIMIT: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether a process that does not answer is still there.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Why a request has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,7 +140,7 @@ impl Child {
         if self.send(request).is_err() {
             return Err(self.obituary());
         }
-        let mut answer = match self.answers.recv_timeout(limit) {
+        let mut answer = match self.answer_within(limit) {
             Ok(Ok(answer)) => answer,
             Err(RecvTimeoutError::Timeout) => {
                 self.kill();
@@ -153,6 +156,26 @@ impl Child {
         match answer.get_mut("ok") {
             Some(held) => Ok(held.take()),
             None => Err(failure(&answer["error"])),
+        }
+    }
+
+    /// The next answer. The stream of a process that died does not end as long as a process has it
+    /// that a function has forked.
+    fn answer_within(&mut self, limit: Duration) -> Result<io::Result<Value>, RecvTimeoutError> {
+        let start = Instant::now();
+        let mut has_left = false;
+        loop {
+            let rest = limit.saturating_sub(start.elapsed());
+            match self.answers.recv_timeout(rest.min(TICK)) {
+                Err(RecvTimeoutError::Timeout) if has_left => {
+                    return Err(RecvTimeoutError::Disconnected);
+                }
+                Err(RecvTimeoutError::Timeout) if rest > TICK => {
+                    // What it wrote before is heard of within one more wait.
+                    has_left = matches!(self.process.try_wait(), Ok(Some(_)));
+                }
+                answer => return answer,
+            }
         }
     }
 
