@@ -1,5 +1,6 @@
 //! `sweeper new`: a manifest to start from, written from a kernel's signature.
 
+use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use crate::declared::declaration::DeclaredLanguage;
 use crate::declared::draft;
 use crate::declared::signature::{Signature, signatures};
 use crate::files;
+use crate::manifest::objection;
 
 /// Arguments of `new`.
 #[derive(Args)]
@@ -70,6 +72,7 @@ fn manifest(args: &NewArgs) -> Result<(String, PathBuf), (Exit, String)> {
         .map_err(|error| (Exit::Files, format!("{shown}: {error}")))?;
     let signature = chosen(&signatures(&text, language), args)
         .map_err(|message| (Exit::Usage, format!("{shown}: {message}")))?;
+    let signature = nameable(signature);
     let path = match &args.output {
         Some(path) => path.clone(),
         None => args.source.with_extension("toml"),
@@ -98,6 +101,23 @@ fn chosen(found: &[Signature], args: &NewArgs) -> Result<Signature, String> {
                 .ok_or_else(|| format!("no function `{entry}`, only {}", names.join(", ")))
         }
     }
+}
+
+/// A signature whose parameters have names that a manifest can give: not `in`, which means
+/// something else in expressions.
+fn nameable(mut signature: Signature) -> Signature {
+    let mut given = BTreeSet::new();
+    for (at, parameter) in signature.parameters.iter_mut().enumerate() {
+        let is_plain = |c: char| c == '_' || c.is_ascii_alphanumeric();
+        if !parameter.name.chars().all(is_plain) {
+            parameter.name = format!("arg{at}");
+        }
+        while objection(&parameter.name).is_some() || given.contains(&parameter.name) {
+            parameter.name.push('_');
+        }
+        given.insert(parameter.name.clone());
+    }
+    signature
 }
 
 /// A source as a manifest in `folder` names it.

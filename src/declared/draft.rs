@@ -1,6 +1,7 @@
 //! A manifest to start from, written from the signature of a kernel.
 
 use sweeper_program::Dtype;
+use sweeper_workloads::registry;
 
 use super::declaration::DeclaredLanguage;
 use super::signature::{Parameter, Signature};
@@ -12,6 +13,11 @@ const SIZES: [&str; 7] = ["n", "size", "len", "length", "count", "elements", "nu
 /// begins with `?`.
 pub fn manifest(source: &str, signature: &Signature, language: DeclaredLanguage) -> String {
     let kernel = &signature.name;
+    // A workload of this build is no name for another problem.
+    let workload = match registry::workload(kernel) {
+        Some(_) => format!("my_{kernel}"),
+        None => kernel.clone(),
+    };
     let backend = match language {
         DeclaredLanguage::Cuda => format!("{kernel}_cuda"),
         DeclaredLanguage::C => format!("{kernel}_c"),
@@ -24,7 +30,7 @@ pub fn manifest(source: &str, signature: &Signature, language: DeclaredLanguage)
         .map_or("n", |it| &*it.name);
     let mut text = format!(
         "schema = 1\n\n# Written from the signature of `{kernel}`. Lines with a `?` are guesses: \
-         look at each.\n\n[workload.{kernel}]\n"
+         look at each.\n\n[workload.{workload}]\n"
     );
     text += &format!(
         "params    = {{ {} }}\n",
@@ -33,7 +39,7 @@ pub fn manifest(source: &str, signature: &Signature, language: DeclaredLanguage)
     tensors(&mut text, signature, size);
     text += "check     = { reference = \"none\" }                # ? the right answer, such as \
              { expr = \"2 * x\" }\n";
-    text += &format!("\n[backend.{backend}]\nworkload = \"{kernel}\"\n");
+    text += &format!("\n[backend.{backend}]\nworkload = \"{workload}\"\n");
     text += &match language {
         DeclaredLanguage::Cuda => format!("cuda     = \"{source}\"\n"),
         DeclaredLanguage::C => format!("c        = \"{source}\"\n"),
@@ -47,7 +53,7 @@ pub fn manifest(source: &str, signature: &Signature, language: DeclaredLanguage)
              tune     = {{ block_size = [64, 128, 256, 512, 1024] }}\n"
         );
     }
-    text += &format!("\n[case.{kernel}]\nworkload = \"{kernel}\"\ngrid     = {{ ");
+    text += &format!("\n[case.{workload}]\nworkload = \"{workload}\"\ngrid     = {{ ");
     let axes: Vec<String> = match whole.as_slice() {
         [] => vec!["n = { pow2 = [1024, 16777216] }".to_owned()],
         whole => whole
@@ -65,10 +71,11 @@ fn scalars(signature: &Signature) -> impl Iterator<Item = &Parameter> {
     signature.parameters.iter().filter(|it| !it.is_pointer)
 }
 
+/// Whether the draft has it as a whole number, as one of a type that is not known, too.
 fn is_whole(parameter: &Parameter) -> bool {
     parameter
         .dtype
-        .is_some_and(|dtype| !dtype.is_real() && dtype != Dtype::Bool)
+        .is_none_or(|dtype| !dtype.is_real() && dtype != Dtype::Bool)
 }
 
 fn parameters(signature: &Signature, size: &str) -> Vec<String> {

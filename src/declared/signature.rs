@@ -107,7 +107,16 @@ fn parameters(list: &str) -> Vec<Parameter> {
     if list.is_empty() || list == "void" {
         return Vec::new();
     }
-    let parameters = list.split(',').enumerate();
+    let mut depth = 0;
+    let parts = list.split(|c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    let parameters = parts.enumerate();
     parameters.map(|(at, text)| parameter(at, text)).collect()
 }
 
@@ -121,6 +130,17 @@ fn parameter(at: usize, text: &str) -> Parameter {
         "struct",
         "register",
     ];
+    // A pointer to a function, `int (*compare)(int, int)`.
+    if let Some((_, rest)) = text.split_once("(*") {
+        let name = rest.split(')').next().unwrap_or_default();
+        return Parameter {
+            name: name.trim().to_owned(),
+            dtype: None,
+            type_name: text.trim().to_owned(),
+            is_pointer: true,
+            is_const: false,
+        };
+    }
     let is_pointer = text.contains('*') || text.contains('[');
     let text = text.split('[').next().unwrap_or(text);
     let spaced = text.replace('*', " * ");
@@ -248,9 +268,17 @@ mod tests {
     fn functions_are_found_in_c() {
         let text = "static int helper(int x) { return x; }\n\
             void f(double y[restrict], const int64_t *x, size_t n)\n{\n\
-            for (int i = 0; i < n; i++) { y[i] = helper(x[i]); }\n}\nint g(void) { return 1; }\n";
+            for (int i = 0; i < n; i++) { y[i] = helper(x[i]); }\n}\nint g(void) { return 1; }\n\
+            void h(int (*compare)(int, int), int n) {}\n";
         let found = signatures(text, DeclaredLanguage::C);
         let found: Vec<String> = found.iter().map(shown).collect();
-        assert_eq!(found, ["f <> (f64* y, const i64* x, u64 n)", "g <> ()"]);
+        assert_eq!(
+            found,
+            [
+                "f <> (f64* y, const i64* x, u64 n)",
+                "g <> ()",
+                "h <> (?* compare, i32 n)",
+            ]
+        );
     }
 }

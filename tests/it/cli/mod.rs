@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use crate::place::{Place, code, text};
+
 mod plans;
 
 fn sweeper(folder: &Path, args: &[&str]) -> Output {
@@ -318,4 +320,25 @@ fn the_environment_wins_over_the_manifest_and_a_flag_over_both() {
         .output()
         .unwrap();
     assert!(out(&unset).contains("of-the-manifest"), "{}", out(&unset));
+}
+
+#[test]
+fn a_draft_of_any_signature_is_a_manifest() {
+    let place = Place::new("");
+    let source = "void softmax(float *out, const float *in, int (*less)(int, int), struct s v, int n)\n\
+                  { for (int i = 0; i < n; i++) out[i] = in[i]; }\n";
+    fs::write(place.path("softmax.c"), source).unwrap();
+    let drafted = place.sweeper(&["new", "softmax.c", "-o", "draft.toml"]);
+    assert_eq!(code(&drafted), 0, "{}", text(&drafted));
+    let checked = place.sweeper(&["check", "draft.toml"]);
+    assert_eq!(code(&checked), 0, "{}", text(&checked));
+    let draft = fs::read_to_string(place.path("draft.toml")).unwrap();
+    for line in [
+        "[workload.my_softmax]",
+        "c        = \"softmax.c\"",
+        "entry    = \"softmax\"",
+        "args     = [\"out\", \"in_\", \"less\", { i32 = \"v\" }, { i32 = \"n\" }]",
+    ] {
+        assert!(draft.lines().any(|held| held == line), "{line}: {draft}");
+    }
 }
