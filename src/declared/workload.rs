@@ -118,6 +118,14 @@ impl Declared {
         vec![("reference", problem.reference.shown()), judged]
     }
 
+    /// The backend that computes the right outputs, if one does.
+    pub fn peer(&self) -> Option<&str> {
+        match &self.definition.as_ref()?.declaration.reference {
+            Reference::Backend(peer) => Some(&peer.name),
+            _ => None,
+        }
+    }
+
     /// The interpreters that execute its functions in Python.
     pub fn interpreters(&self) -> impl Iterator<Item = &str> {
         let problems = self.definition.iter();

@@ -82,7 +82,7 @@ fn run(
 }
 
 /// An outcome of a backend, as that of the points that it is the reference of.
-fn named(block: &Block, peer: &str, mut outcome: Outcome) -> Outcome {
+pub(super) fn named(block: &Block, peer: &str, mut outcome: Outcome) -> Outcome {
     let key = format!("workload.{}.check.reference", block.workload);
     let reason = outcome.reason.unwrap_or_default();
     outcome.reason = Some(format!("`{key}`{}: {reason}", by(peer)));

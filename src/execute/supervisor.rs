@@ -10,8 +10,11 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGABRT, SIGKILL};
+use sweeper_program::Workload as _;
 
+use super::peer;
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
+use crate::declared::Declared;
 use crate::device::process::{LastWords, in_own_session, is_of_others, kill_session, signal_name};
 use crate::device::{Artifact, memory};
 use crate::hardware::DeviceIdentity;
@@ -200,16 +203,18 @@ impl Supervisor {
                 }
                 Ending::Stopped => break,
                 // The worker died before it began: no point is to blame, unless it happens again.
-                Ending::Died(None, _) if !has_died_idle => {
+                Ending::Died(None, ..) if !has_died_idle => {
                     has_died_idle = true;
                     self.worker = None;
                     continue;
                 }
-                Ending::Died(culprit, outcome) => (culprit, outcome),
+                Ending::Died(culprit, stage, outcome) => {
+                    (culprit, self.at_stage(task, stage, outcome))
+                }
                 Ending::Silent(culprit, stage) => {
                     let reason = format!("no progress within {limit:?}");
                     let outcome = Outcome::without_measurement(Status::Timeout, reason);
-                    (culprit, at_stage(stage, outcome))
+                    (culprit, self.at_stage(task, stage, outcome))
                 }
                 Ending::Suspended(culprit) => {
                     let reason = format!("the worker was suspended for more than {limit:?}");
@@ -227,6 +232,20 @@ impl Supervisor {
         Ok(())
     }
 
+    /// The outcome of a point that ended a worker: where its reference did, it says so.
+    fn at_stage(&self, task: &Task, stage: Stage, outcome: Outcome) -> Outcome {
+        if stage != Stage::Reference {
+            return outcome;
+        }
+        let declared = self.device.declared.iter();
+        let mut declared = declared.filter_map(|json| Declared::of_json(json).ok());
+        let workload = declared.find(|it| it.info().name == task.block.workload);
+        match workload.and_then(Declared::peer) {
+            Some(name) => peer::named(&task.block, name, outcome),
+            None => outcome,
+        }
+    }
+
     fn worker(&mut self) -> Result<&mut Worker, WorkerError> {
         if self.worker.is_none() {
             let mut worker = Worker::launch(&self.command, &self.device)?;
@@ -240,20 +259,11 @@ impl Supervisor {
     }
 }
 
-/// The outcome of a point that ended a worker: where its reference did, it says so.
-fn at_stage(stage: Stage, mut outcome: Outcome) -> Outcome {
-    if stage == Stage::Reference {
-        let reason = outcome.reason.unwrap_or_default();
-        outcome.reason = Some(format!("the backend of `check.reference`: {reason}"));
-    }
-    outcome
-}
-
 /// How a block ended in one worker.
 enum Ending {
     Done(Duration),
     Stopped,
-    Died(Option<u32>, Outcome),
+    Died(Option<u32>, Stage, Outcome),
     Silent(Option<u32>, Stage),
     Suspended(Option<u32>),
 }
@@ -369,7 +379,7 @@ impl Worker {
         // A task that was given ahead is whole: a worker that lost a point is another one.
         if self.ahead.take().is_none() && self.give(task, |number| left.contains(&number)).is_err()
         {
-            return Ending::Died(None, self.obituary().outcome());
+            return Ending::Died(None, Stage::Inputs, self.obituary().outcome());
         }
         let mut current = None;
         let mut stage = Stage::Inputs;
@@ -381,13 +391,13 @@ impl Worker {
                 Ok(Ok(Some(event))) => event,
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => {
                     let outcome = self.obituary().outcome();
-                    return Ending::Died(current, at_stage(stage, outcome));
+                    return Ending::Died(current, stage, outcome);
                 }
                 Err(RecvTimeoutError::Timeout) if observer.is_stopped() => return Ending::Stopped,
                 // Its stream does not end as long as a process has it that a kernel has forked.
                 Err(RecvTimeoutError::Timeout) if has_left => {
                     let outcome = self.obituary().outcome();
-                    return Ending::Died(current, at_stage(stage, outcome));
+                    return Ending::Died(current, stage, outcome);
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     // What it wrote before is heard of within one more wait.
