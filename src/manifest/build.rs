@@ -178,6 +178,7 @@ pub(super) fn backend_list(
                 let family = family.filter(|each| family_of(each.name) == word.value);
                 found.extend(family.map(KnownBackend));
             }
+            None if cx.is_broken_backend(&word.value) => sound = false,
             None => {
                 sound = false;
                 let message = format!("`{}` has no backend `{}`", info.name, word.value);

@@ -9,7 +9,7 @@ use super::tree::{Node, Raw, Table};
 
 /// The key, and the table whose entries have it.
 pub(super) const LIKE: &str = "like";
-const BACKENDS: &str = "backend";
+pub(super) const BACKENDS: &str = "backend";
 
 /// A backend that is like none.
 pub(super) struct Unlike {

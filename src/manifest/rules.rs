@@ -136,6 +136,8 @@ fn report(cx: &mut Context<'_>, wire: &WireText, fault: Fault, scope: &Scope) {
                     .help(suggest::among(&name, "in scope", &known)),
             };
         }
+        FaultKind::UnknownWord { word, name, .. }
+            if name == "backend" && cx.is_broken_backend(&word) => {}
         FaultKind::UnknownWord { word, name, known } => {
             let code = match name.as_str() {
                 "backend" => Code::UnknownBackend,

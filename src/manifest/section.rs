@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use super::diagnostics::{Code, Diagnostic, Diagnostics, Report};
+use super::like::BACKENDS;
 use super::provenance::Provenance;
 use super::sources::Sources;
 use super::suggest;
@@ -12,6 +13,7 @@ use super::text::{At, Texts};
 use super::tree::{Entry, Node, Raw, Table};
 use super::variables;
 use super::wire::WireText;
+use crate::tuning::family_of;
 use crate::word::Word;
 
 /// The context of all readers: the sources that they read, and the diagnostics that they add to.
@@ -57,6 +59,12 @@ impl<'s> Context<'s> {
             broken: BTreeSet::new(),
             used: BTreeSet::new(),
         }
+    }
+
+    /// Whether a backend of the manifest, or the one of a configuration, could not be read.
+    pub(super) fn is_broken_backend(&self, name: &str) -> bool {
+        let path = format!("{BACKENDS}.{}", family_of(name));
+        self.broken.contains(&path)
     }
 
     /// `path:line`, for notes that refer to another place.

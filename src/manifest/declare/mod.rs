@@ -20,7 +20,7 @@ use sweeper_program::Phase;
 use sweeper_program::workload::{Workload, WorkloadInfo};
 
 use super::diagnostics::Code;
-use super::like::LIKE;
+use super::like::{BACKENDS, LIKE};
 use super::rules;
 use super::section::{Context, Section, Spanned};
 use super::suggest;
@@ -98,6 +98,10 @@ pub(super) fn read(
     }
     for entry in &backends {
         backend(cx, entry, registry, &settings, &mut declarations);
+        let mut read = declarations.iter().flat_map(|held| &held.backends);
+        if !read.any(|backend| backend.name == entry.key) {
+            cx.broken.insert(format!("{BACKENDS}.{}", entry.key));
+        }
         tables.push(render::backend(cx, entry, &settings));
     }
     reference::find_peers(cx, &workloads, &backends, &mut declarations);
