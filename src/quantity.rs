@@ -9,7 +9,8 @@ fn short(value: f64) -> String {
     }
 }
 
-/// A time in nanoseconds, in the unit that suits it: what rounds to 1000 of a unit is one of the next.
+/// A time in nanoseconds, in the unit that suits it: what rounds to 1000 of a unit is one of the
+/// next.
 pub fn time_ns(nanoseconds: f64) -> String {
     let (value, unit) = match nanoseconds.abs() {
         size if size < 999.5 => (nanoseconds, "ns"),

@@ -202,6 +202,14 @@ fn when(unix_s: f64) -> String {
     )
 }
 
+/// The minute in which a run began, with its time zone.
+fn began(unix_s: f64) -> String {
+    match unix_s > 0.0 {
+        true => format!("{} UTC", when(unix_s)),
+        false => when(unix_s),
+    }
+}
+
 /// Shows one run.
 pub fn show(args: &ShowArgs, screen: &Screen) -> Exit {
     let run = match find::find(&args.run, &args.place.output_dir) {
@@ -235,15 +243,8 @@ pub fn show(args: &ShowArgs, screen: &Screen) -> Exit {
     ));
     screen.line(&format!("kernels    {}", environment.identity.kernels));
     screen.line(&format!("command    {}", environment.command.join(" ")));
-    let zone = if environment.started_unix_s > 0.0 {
-        " UTC"
-    } else {
-        ""
-    };
-    screen.line(&format!(
-        "began      {}{zone}",
-        when(environment.started_unix_s)
-    ));
+    let began = began(environment.started_unix_s);
+    screen.line(&format!("began      {began}"));
     let of = run
         .planned_points()
         .filter(|points| *points != rows.len())
