@@ -348,8 +348,8 @@ impl Call {
         }
     }
 
-    /// Takes products of warps, not of warpgroups, in tf32 where blocks of these would leave half of
-    /// a large GPU without work: those of warps have half as many rows.
+    /// Takes products of warps, not of warpgroups, in tf32 where blocks of these would leave half
+    /// of a large GPU without work: those of warps have half as many rows.
     fn prefer_warps(&mut self) {
         let is_short = hopper::blocks(self) <= BUSY_BLOCKS / 2;
         if self.kernels == Kernels::Hopper && self.precision == Precision::Tf32 && is_short {
