@@ -50,7 +50,7 @@ impl Sampler {
     /// took before.
     ///
     /// # Errors
-    /// Those of [`Device::sample`].
+    /// Those of [`RunsPrograms::sample`](crate::device::RunsPrograms::sample).
     pub fn start(
         device: &mut dyn Device,
         (program, mode): (Prepared, Mode),
@@ -131,7 +131,7 @@ impl Sampler {
     /// Takes one sample; again a few times if the device held its clocks back meanwhile.
     ///
     /// # Errors
-    /// Those of [`Device::sample`].
+    /// Those of [`RunsPrograms::sample`](crate::device::RunsPrograms::sample).
     pub fn take(&mut self, device: &mut dyn Device) -> Result<(), DeviceError> {
         let (mut sample, mut spent_ns) = self.sample(device)?;
         for _ in 0..MAX_REPEATS {

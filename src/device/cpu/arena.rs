@@ -120,7 +120,7 @@ impl Arena {
         assert!(offset + len <= map.len(), "outside the arena");
         // SAFETY: the range lies in the map, which is initialised (anonymous memory is zero), and
         // no kernel runs while this method's caller holds `self`: kernels run inside
-        // `Device::sample`.
+        // `RunsPrograms::sample`.
         unsafe { std::slice::from_raw_parts(map.as_ptr().add(offset), len) }
     }
 
