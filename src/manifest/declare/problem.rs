@@ -1,5 +1,7 @@
 //! `[workload.X]`: parameters, tensors and work of a problem.
 
+use std::collections::BTreeSet;
+
 use sweeper_program::workload::ParameterInfo;
 use sweeper_program::{Dtype, Value};
 
@@ -500,13 +502,14 @@ pub(super) fn tuned(cx: &mut Context<'_>, entry: &Entry) -> Option<Vec<Value>> {
         );
         return None;
     }
-    let mut values: Vec<Value> = Vec::new();
+    let (mut values, mut seen) = (Vec::new(), BTreeSet::new());
     for Spanned { value, at } in axis.values {
-        if values.contains(&value) {
+        // All are of one kind: those that are shown alike have one configuration's name.
+        if seen.insert(value.to_string()) {
+            values.push(value);
+        } else {
             let message = format!("`{}` has the value {value} twice", entry.key);
             cx.report(Code::Merged, at, message).label("measured once");
-        } else {
-            values.push(value);
         }
     }
     Some(values)
