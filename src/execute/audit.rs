@@ -83,7 +83,8 @@ impl Audit {
     /// The outputs of a program for inputs that it has not seen, and the times of calls on others.
     ///
     /// # Errors
-    /// Those of [`RunsPrograms::audit`](crate::device::RunsPrograms::audit), and of a function that makes inputs.
+    /// Those of [`RunsPrograms::audit`](crate::device::RunsPrograms::audit), and of a function that
+    /// makes inputs.
     fn found(
         &self,
         (block, problem): (&Block, &dyn Problem),
