@@ -198,6 +198,16 @@ impl Dtype {
         matches!(self, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::Bf16)
     }
 
+    /// Whether an element can be this number: exactly where elements are whole numbers or truth
+    /// values, rounded to a finite one where they are real.
+    pub fn holds(self, value: f64) -> bool {
+        let nearest = with_element_type!(self, T => T::from_f64(value).to_f64());
+        match self.is_real() {
+            true => nearest.is_finite(),
+            false => nearest == value,
+        }
+    }
+
     /// Half a unit in the last place of 1, which bounds the relative error of one rounding; 0 for
     /// types of whole numbers.
     pub const fn unit_roundoff(self) -> f64 {
@@ -322,3 +332,25 @@ impl Tensor {
 
 /// Tensors by name. Sorted, so that whatever is written from it has one order.
 pub type Tensors = BTreeMap<String, Tensor>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_hold_what_they_can_be() {
+        for (dtype, held, beyond) in [
+            (Dtype::I8, &[-128.0, 127.0][..], &[128.0, -129.0, 0.5][..]),
+            (Dtype::U8, &[0.0, 255.0], &[-1.0, 256.0]),
+            (Dtype::Bool, &[0.0, 1.0], &[2.0, 0.5, -1.0]),
+            (Dtype::F16, &[0.1, 65504.0], &[70000.0]),
+            (Dtype::Bf16, &[0.1, 1e38], &[1e39]),
+            (Dtype::F32, &[0.1, 1e38], &[1e39]),
+            (Dtype::I64, &[-9e18, 9e18], &[1e19]),
+            (Dtype::U64, &[1e19], &[-1.0, 1e20]),
+        ] {
+            assert!(held.iter().all(|&value| dtype.holds(value)), "{dtype}");
+            assert!(!beyond.iter().any(|&value| dtype.holds(value)), "{dtype}");
+        }
+    }
+}

@@ -317,15 +317,35 @@ pub(super) fn tensor(
 fn input(cx: &mut Context<'_>, entry: &Entry, infos: &[ParameterInfo]) -> Option<InputDeclaration> {
     let mut section = cx.section(&entry.value, &entry.key)?;
     let tensor = tensor(cx, &mut section, &entry.key, &problem_scope(infos));
-    let fill = match section.take(cx, "fill") {
+    let stated = section.take(cx, "fill");
+    let fill = match stated {
         Some(node) => fill(cx, node, &fill_scope(infos)),
         None => Some(Fill::Normal(0.0, 1.0)),
     };
     section.finish(cx, &[]);
-    Some(InputDeclaration {
-        tensor: tensor?,
-        fill: fill?,
-    })
+    let (tensor, fill) = (tensor?, fill?);
+    if let (Some(node), Some(dtype)) = (stated, tensor.dtype)
+        && let Some(value) = beyond(&fill, dtype)
+    {
+        let message = format!("`fill` has {value}, which no {} is", dtype.name());
+        cx.report(Code::OutOfBounds, node.at, message);
+        return None;
+    }
+    Some(InputDeclaration { tensor, fill })
+}
+
+/// A number of a fill that elements of a type can't be. Those of an expression and of steps depend
+/// on sizes; uniform ones are truncated.
+fn beyond(fill: &Fill, dtype: Dtype) -> Option<f64> {
+    let stated = match fill {
+        Fill::Constant(value) => vec![*value],
+        Fill::Choice(values) => values.clone(),
+        Fill::Integers(low, high) => vec![*low as f64, *high as f64],
+        Fill::Uniform(low, high) => vec![low.trunc(), high.trunc()],
+        Fill::Sorted(inner) => return beyond(inner, dtype),
+        Fill::Normal(..) | Fill::Arange(..) | Fill::Permutation | Fill::Expr(_) => vec![],
+    };
+    stated.into_iter().find(|&value| !dtype.holds(value))
 }
 
 fn fill(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Option<Fill> {
