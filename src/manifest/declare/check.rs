@@ -7,7 +7,8 @@ use sweeper_program::Dtype;
 use sweeper_program::workload::ParameterInfo;
 
 use super::Names;
-use super::python::{PythonSettings, Reader, host_function};
+use super::python::{PythonSettings, host_function};
+use super::python_arguments::Reader;
 use super::reference::reference;
 use crate::declared::check::{JudgeDeclaration, Reference, Tolerance};
 use crate::declared::declaration::ProblemDeclaration;

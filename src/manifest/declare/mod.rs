@@ -11,6 +11,7 @@ mod source;
 mod kernels;
 mod command;
 mod python;
+mod python_arguments;
 mod kernelbench;
 mod backend;
 mod render;

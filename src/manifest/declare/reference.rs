@@ -6,7 +6,8 @@ use sweeper_program::Dtype;
 use sweeper_program::workload::{ParameterInfo, Workload as _};
 
 use super::kernelbench;
-use super::python::{PythonSettings, Reader, host_function};
+use super::python::{PythonSettings, host_function};
+use super::python_arguments::Reader;
 use super::render::DIGESTS;
 use super::{NUMBER, Names, expression, template_of};
 use crate::declared::check::{FileReference, PeerDeclaration, Reference};
