@@ -16,8 +16,8 @@ use sweeper::device::{Artifact, Device, DeviceError, Job, Prepared, RunsPrograms
 use sweeper::identity::CacheState;
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{
-    Arg, Binding, BufferId, Dtype, Geometry, Index, Kernel, KernelSource, Language, Program, Role,
-    SourceFile, Step, Tensor, Tensors, View,
+    Arg, Binding, BufferId, Dtype, Geometry, Index, Kernel, KernelSource, Language, Order, Program,
+    Role, SourceFile, Step, Tensor, Tensors, View,
 };
 
 use super::support::{nvrtc, program, skip};
@@ -310,6 +310,72 @@ fn steps_do_what_programs_say() {
             1.0, 11.0, 1.0, 1.0, 41.0, 51.0, 61.0, 1.0, 81.0, 91.0, 101.0, 111.0,
         ];
         assert_eq!(y, &Tensor::f32([LEN], expected.to_vec()));
+    }
+}
+
+/// A program whose steps read what earlier ones wrote, overwrite what earlier ones read, or
+/// neither; and the first element of each half of its results `y` and `z`.
+fn entangled() -> (Program, [[f64; 2]; 2]) {
+    let mut program = Program::default();
+    let bindings = [("a", Binding::Scratch), ("b", Binding::Scratch)];
+    let results = [("y", Binding::Result), ("z", Binding::Result)];
+    let all = [bindings, results].concat().into_iter();
+    let all = all.map(|(name, binding)| {
+        program.buffer(name, Dtype::F32, 2 * HALF, Role::Workspace, binding)
+    });
+    let all: Vec<BufferId> = all.collect();
+    let half =
+        |buffer: usize, at: usize| View::new(all[buffer], Index::fixed((at * HALF) as i64), HALF);
+    let mut expected = [[0.0; 2]; 4];
+    for round in 0..60 {
+        // Halves are filled once, and then written again and again.
+        let (to, to_half) = (round % 4, round / 4 % 2);
+        let (from, from_half) = ((round * 5 + round / 7) % 4, round / 3 % 2);
+        let view = half(to, to_half);
+        if round < 8 || from == to {
+            let value = round as f64;
+            program.steps.push(Step::Fill { view, value });
+            expected[to][to_half] = value;
+        } else {
+            let from_view = half(from, from_half);
+            program.steps.push(Step::Copy {
+                from: from_view,
+                to: view,
+            });
+            expected[to][to_half] = expected[from][from_half];
+        }
+    }
+    (program, [expected[2], expected[3]])
+}
+
+const HALF: usize = 1 << 19;
+
+#[test]
+fn steps_of_a_graph_wait_for_the_data_that_they_share() {
+    if missing().is_some() {
+        return;
+    }
+    let mut device = Cuda::open(0, CacheState::Hot).unwrap();
+    device.bind(&Tensors::new()).unwrap();
+    for order in [Order::InTurn, Order::ByData] {
+        let (program, expected) = entangled();
+        let program = prepare(&mut device, Program { order, ..program }).unwrap();
+        device.launch_as_graph(program);
+        for _ in 0..20 {
+            device.poison(program).unwrap();
+            device.sample(program, 1).unwrap();
+            let names = ["y", "z"];
+            let specs = names.map(|name| TensorSpec {
+                shape: vec![2 * HALF],
+                ..spec(name, Dtype::F32)
+            });
+            let results = device.results(program, &specs).unwrap();
+            let found = names.map(|name| {
+                let elements: Vec<f64> = sweeper_program::check::elements(&results[name]).collect();
+                [elements[0], elements[HALF]]
+            });
+            assert_eq!(found, expected, "{order:?}");
+        }
     }
 }
 

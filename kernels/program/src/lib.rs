@@ -23,8 +23,8 @@ pub use parameters::{Parameters, Value};
 pub use program::{
     ADJACENT_ALIGNMENT, Activation, Arg, Attention, AttentionPass, Binding, Buffer, BufferId,
     Conv2d, ConvPass, Foreign, Geometry, Heads, Index, Kernel, KernelId, KernelSource, Language,
-    Library, Matmul, Matrix, Precision, Program, Role, Rows, Runner, Scalar, Scale, SourceFile,
-    Step, Term, Totals, Touched, UserOptions, View,
+    Library, Matmul, Matrix, Order, Precision, Program, Role, Rows, Runner, Scalar, Scale,
+    SourceFile, Step, Term, Totals, Touched, UserOptions, View,
 };
 pub use tensor::{Data, Dtype, Element, Tensor, Tensors};
 pub use vectorised::vectorised;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use cudarc::cublaslt::{result as lt, sys};
 use sweeper_program::tensor::Dtype;
-use sweeper_program::{Activation, Matmul, Matrix, Precision};
+use sweeper_program::{Activation, Library, Matmul, Matrix, Precision};
 
 use super::driver::Fault;
 
@@ -145,6 +145,7 @@ pub struct Product {
     /// The library's operands are ours in reverse order: `b`, `a`.
     layouts: [Layout; 3],
     algorithm: sys::cublasLtMatmulAlgo_t,
+    /// Bytes of scratch memory that the algorithm takes.
     scratch_bytes: usize,
 }
 
@@ -175,7 +176,8 @@ impl Product {
             return Err(Fault::refused("a product is stored row by row"));
         }
         let description = describe(call, &layouts)?;
-        let algorithm = choose(blas, &description, &layouts, scratch_bytes, alignment)?;
+        let (algorithm, scratch_bytes) =
+            choose(blas, &description, &layouts, scratch_bytes, alignment)?;
         Ok(Product {
             blas: Rc::clone(blas),
             call: *call,
@@ -184,6 +186,12 @@ impl Product {
             algorithm,
             scratch_bytes,
         })
+    }
+
+    /// Whether an argument is not accessed: scratch memory that the algorithm does not take.
+    pub fn ignores(&self, arg: usize) -> bool {
+        let operands = Library::Matmul(self.call).operand_lens().len();
+        arg >= operands && self.scratch_bytes == 0
     }
 
     /// Queues the product of operands at these addresses: `a`, `b`, the bias if there is one,
@@ -262,6 +270,7 @@ fn describe(call: &Matmul, layouts: &[Layout; 3]) -> Result<Description, Fault> 
     Ok(description)
 }
 
+/// The library's first choice of an algorithm, and the bytes of scratch memory that it takes.
 #[expect(unsafe_code, reason = "calls of the library")]
 fn choose(
     blas: &Blas,
@@ -269,7 +278,7 @@ fn choose(
     [in_b, in_a, in_out]: &[Layout; 3],
     scratch_bytes: usize,
     alignment: u32,
-) -> Result<sys::cublasLtMatmulAlgo_t, Fault> {
+) -> Result<(sys::cublasLtMatmulAlgo_t, usize), Fault> {
     let doing = |error: lt::CublasError| said("choosing how to multiply", &error);
     let preference = lt::create_matmul_pref().map(Preference).map_err(doing)?;
     let set = |wish, pointer: *const c_void, size| {
@@ -298,5 +307,6 @@ fn choose(
             preference.0,
         )
     };
-    chosen.map(|chosen| chosen.algo).map_err(doing)
+    let chosen = chosen.map_err(doing)?;
+    Ok((chosen.algo, chosen.workspaceSize))
 }

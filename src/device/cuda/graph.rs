@@ -26,11 +26,11 @@ impl Graph {
     pub fn record(
         context: &Rc<Context>,
         addresses: &[u64],
-        queue: impl FnOnce() -> Result<(), Fault>,
+        queue: impl FnOnce(&Recording<'_>) -> Result<(), Fault>,
     ) -> Result<Self, Fault> {
         begin(context)?;
         // The recording must end, even after an error, or nothing can be queued any more.
-        let queued = queue();
+        let queued = queue(&Recording { context });
         let graph = end(context);
         queued?;
         let graph = graph?;
@@ -66,6 +66,70 @@ impl Drop for Graph {
     fn drop(&mut self) {
         // SAFETY: destroyed once; the driver waits until it no longer runs.
         let _ = unsafe { sys::cuGraphExecDestroy(self.executable) };
+    }
+}
+
+/// A node of a graph that is being recorded.
+pub type Node = sys::CUgraphNode;
+
+/// A graph that is being recorded. A node waits for the one that was queued before it, unless it is
+/// told to wait for others.
+pub struct Recording<'a> {
+    context: &'a Context,
+}
+
+impl Recording<'_> {
+    /// The nodes for which the next one would wait: the last that were queued.
+    ///
+    /// # Errors
+    /// The driver's.
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    pub fn last(&self) -> Result<Vec<Node>, Fault> {
+        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        let (mut nodes, mut count) = (std::ptr::null(), 0);
+        let unwanted = std::ptr::null_mut;
+        // SAFETY: the pointers are to values of the right types; no result is wanted of the others.
+        unsafe {
+            sys::cuStreamGetCaptureInfo_v3(
+                self.context.stream(),
+                &raw mut status,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                &raw mut nodes,
+                unwanted(),
+                &raw mut count,
+            )
+        }
+        .result()
+        .during("recording a graph")?;
+        if count == 0 {
+            return Ok(vec![]);
+        }
+        // SAFETY: the driver's list is valid until the next call for the stream.
+        Ok(unsafe { std::slice::from_raw_parts(nodes, count) }.to_vec())
+    }
+
+    /// Has the next node wait for these alone.
+    ///
+    /// # Errors
+    /// The driver's.
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    pub fn after(&self, nodes: &[Node]) -> Result<(), Fault> {
+        let mut nodes = nodes.to_vec();
+        let set =
+            sys::CUstreamUpdateCaptureDependencies_flags_enum::CU_STREAM_SET_CAPTURE_DEPENDENCIES;
+        // SAFETY: the nodes are of the graph that is being recorded, and are copied by the call.
+        unsafe {
+            sys::cuStreamUpdateCaptureDependencies_v2(
+                self.context.stream(),
+                nodes.as_mut_ptr(),
+                std::ptr::null(),
+                nodes.len(),
+                set as u32,
+            )
+        }
+        .result()
+        .during("recording a graph")
     }
 }
 

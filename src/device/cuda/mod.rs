@@ -290,7 +290,9 @@ impl Cuda {
         let (program_data, functions) = (&loaded.program, &loaded.functions);
         let runner = Runner::new(&self.context, program_data, functions, addresses);
         let start = Instant::now();
-        let graph = Graph::record(&self.context, addresses, || runner.timed_steps())?;
+        let graph = Graph::record(&self.context, addresses, |recording| {
+            runner.record(recording)
+        })?;
         let loaded = &mut self.programs[program.0];
         if loaded.graph.replace(graph).is_none() {
             loaded.further_preparation_ns += start.elapsed().as_nanos() as u64;

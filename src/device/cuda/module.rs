@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::time::Instant;
 
-use cudarc::driver::{result, sys};
+use cudarc::driver::{DriverError, result, sys};
 use sys::CUfunction_attribute as Attribute;
 
 use super::driver::{During, Fault};
@@ -15,6 +15,13 @@ const ELF_MAGIC: &[u8] = b"\x7fELF";
 
 /// The size of an argument cell, in bytes.
 const CELL_BYTES: usize = 8;
+
+/// Dynamic shared memory that a block has without asking, in bytes.
+const UNASKED_SHARED_BYTES: u32 = 48 << 10;
+
+/// Of a multiprocessor's memory for first-level cache and shared memory, the most that can be
+/// shared memory.
+const MOST_SHARED_PERCENT: i32 = 100;
 
 /// A kernel that can be launched.
 #[derive(Clone, Copy, Debug)]
@@ -61,24 +68,32 @@ impl Function {
     ///
     /// # Errors
     /// The driver's, if a block can't have as much.
-    #[expect(unsafe_code, reason = "a call of the driver")]
     pub fn allow_shared(self, bytes: u32) -> Result<(), Fault> {
-        let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: the function belongs to a module that stays loaded.
-        unsafe { result::function::set_function_attribute(self.handle, attribute, bytes as i32) }
-            .during(&format!("asking for {bytes} bytes of shared memory"))
+        let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let doing = || format!("asking for {bytes} bytes of shared memory");
+        self.set(most, bytes as i32).during(&doing())?;
+        if bytes <= UNASKED_SHARED_BYTES {
+            return Ok(());
+        }
+        // Kernels that want another split of a multiprocessor's memory between its first-level
+        // cache and shared memory don't run beside each other on it.
+        let split = Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+        self.set(split, MOST_SHARED_PERCENT).during(&doing())
     }
 
     /// Allows clusters of more than eight blocks, which not every device has.
     ///
     /// # Errors
     /// The driver's.
-    #[expect(unsafe_code, reason = "a call of the driver")]
     pub fn allow_large_clusters(self) -> Result<(), Fault> {
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
-        // SAFETY: as in `allow_shared`.
-        unsafe { result::function::set_function_attribute(self.handle, attribute, 1) }
-            .during("asking for large clusters")
+        self.set(attribute, 1).during("asking for large clusters")
+    }
+
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    fn set(self, attribute: Attribute, value: i32) -> Result<(), DriverError> {
+        // SAFETY: the function belongs to a module that stays loaded.
+        unsafe { result::function::set_function_attribute(self.handle, attribute, value) }
     }
 }
 

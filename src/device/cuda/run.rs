@@ -1,17 +1,18 @@
 //! Queues the steps of a program in the stream.
 
+use std::borrow::Cow;
 use std::ffi::c_void;
 use std::ops::Range;
 
 use cudarc::driver::{result, sys};
 use sweeper_program::{
-    Arg, Dtype, Element, Geometry, KernelId, Program, Step, View, with_element_type,
+    Arg, Dtype, Element, Geometry, KernelId, Order, Program, Step, View, with_element_type,
 };
 
 use super::calls::Callable;
 use super::context::Context;
 use super::driver::{During, Fault};
-use super::graph::Graph;
+use super::graph::{Graph, Node, Recording};
 use super::module::Function;
 use super::timing::Timer;
 
@@ -100,6 +101,55 @@ impl<'a> Runner<'a> {
     /// A refused launch.
     pub fn timed_steps(&self) -> Result<(), Fault> {
         self.steps(&self.program.steps, &mut Vec::new())
+    }
+
+    /// Queues the timed steps into a graph: in turn, or each behind those whose memory it shares.
+    ///
+    /// # Errors
+    /// A refused launch, or the driver's.
+    pub fn record(&self, recording: &Recording<'_>) -> Result<(), Fault> {
+        let is_unused = |kernel: KernelId, arg| match &self.functions[kernel.0] {
+            Callable::Product(product) => product.ignores(arg),
+            _ => false,
+        };
+        let dependencies = match self.program.order {
+            Order::InTurn => None,
+            Order::ByData => self.program.dependencies(self.addresses, is_unused),
+        };
+        let Some(dependencies) = dependencies else {
+            return self.timed_steps();
+        };
+        // The nodes that each step ends with.
+        let mut ends: Vec<Vec<Node>> = Vec::with_capacity(dependencies.len());
+        for (step, waits) in self.program.steps.iter().zip(&dependencies) {
+            let nodes = waits.iter().flat_map(|&before| &ends[before]).copied();
+            recording.after(&nodes.collect::<Vec<_>>())?;
+            let step = self.overlapping(step, waits);
+            self.steps(std::slice::from_ref(&*step), &mut Vec::new())?;
+            ends.push(recording.last()?);
+        }
+        Ok(())
+    }
+
+    /// A step of a graph, where it waits for these steps: it may begin before the end of one launch
+    /// of a kernel of ours, and of nothing else.
+    fn overlapping<'s>(&self, step: &'s Step, waits: &[usize]) -> Cow<'s, Step> {
+        let is_own = |step: &Step| match step {
+            Step::Launch { kernel, .. } => {
+                matches!(self.functions[kernel.0], Callable::Function(_))
+            }
+            _ => false,
+        };
+        let mut step = Cow::Borrowed(step);
+        let can = matches!(waits, [before] if is_own(&self.program.steps[*before]));
+        if let Step::Launch { geometry, .. } = &*step
+            && geometry.overlaps
+            && !can
+            && let Step::Launch { geometry, .. } = step.to_mut()
+        {
+            geometry.overlaps = false;
+        }
+        step
     }
 
     fn steps(&self, steps: &[Step], iterations: &mut Vec<i64>) -> Result<(), Fault> {

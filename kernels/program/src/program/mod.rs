@@ -7,6 +7,7 @@ mod attention;
 mod foreign;
 mod index;
 mod library;
+mod order;
 mod scalar;
 mod source;
 mod validate;
@@ -24,6 +25,7 @@ pub use attention::{Attention, AttentionPass, Heads};
 pub use foreign::{Foreign, Runner};
 pub use index::{Index, Term};
 pub use library::{Activation, Conv2d, ConvPass, Library, Matmul, Matrix, Precision, Scale};
+pub use order::Order;
 pub use scalar::Scalar;
 pub use source::{KernelSource, Language, SourceFile, UserOptions};
 pub use view::{Rows, Touched, View};
@@ -304,6 +306,8 @@ pub struct Program {
     pub prologue: Vec<Step>,
     /// Run and timed.
     pub steps: Vec<Step>,
+    /// The order of the timed steps.
+    pub order: Order,
 }
 
 /// Totals of the work of a program.

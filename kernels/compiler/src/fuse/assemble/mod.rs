@@ -14,13 +14,13 @@ use super::lower::Loops;
 use super::order::{launches, side_of};
 use super::panels::{self, Panels};
 use super::plan::{Members, Plan, Side, TaskId};
-use super::{Request, attention, library, single_pass};
+use super::{Policy, Request, attention, library, single_pass};
 use crate::codegen::{self, Generated, Partials};
 use crate::graph::{NodeId, Op};
 use crate::nest::{Bounds, Nest};
 use sweeper_program::tensor::Dtype;
 use sweeper_program::workload::{Phase, Refusal, Target};
-use sweeper_program::{Activation, BufferId, KernelId, Library, Precision, Program, Step};
+use sweeper_program::{Activation, BufferId, KernelId, Library, Order, Precision, Program, Step};
 
 /// A kernel of the plan, made.
 enum Made {
@@ -109,6 +109,9 @@ pub(super) fn assemble(plan: &Plan, request: &Request<'_>) -> Result<Assembled, 
         }
     }
     assembly.results();
+    if request.policy == Policy::Compiled && !assembly.program.is_chain() {
+        assembly.program.order = Order::ByData;
+    }
     let mistake = |reason| Refusal::Unavailable(format!("a mistake of this program: {reason}"));
     assembly.program.validate().map_err(mistake)?;
     Ok(Assembled {

@@ -16,7 +16,7 @@ use sweeper_program::inputs::InputKey;
 use sweeper_program::parameters::Parameters;
 use sweeper_program::tensor::{Dtype, Tensor, Tensors};
 use sweeper_program::workload::{CanonicalShape, Phase, Problem, Refusal, Target, Workload};
-use sweeper_program::{Kernel, Library, Precision, Program};
+use sweeper_program::{Kernel, Library, Order, Precision, Program};
 
 fn problem<E: Evaluated>(pattern: E) -> GraphProblem<E> {
     GraphProblem::new("pattern", pattern).unwrap()
@@ -477,6 +477,38 @@ fn short_attention_in_tf32_is_by_products_of_warps_on_hopper() {
             "{files:?}"
         );
     }
+}
+
+/// The gradients by queries and those by keys and values need not wait for each other; an eager
+/// framework's launches do.
+#[test]
+fn compiled_gradients_are_ordered_by_their_data() {
+    let cuda = Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    };
+    let problem = problem(Attention {
+        precision: Precision::Tf32,
+        ..attention([8, 1024, 64], Until::Values)
+    });
+    let program = |backend, phase| {
+        let program = problem.program(backend, phase, &CanonicalShape::default(), &cuda);
+        program.unwrap()
+    };
+    assert_eq!(program("eager", Phase::Both).order, Order::InTurn);
+    assert_eq!(program("compiled", Phase::Forward).order, Order::InTurn);
+    let compiled = program("compiled", Phase::Both);
+    assert_eq!(compiled.order, Order::ByData);
+    let ends = compiled.buffers.iter().scan(0, |end, buffer| {
+        *end += buffer.size_bytes();
+        Some(*end - buffer.size_bytes())
+    });
+    let addresses: Vec<u64> = ends.collect();
+    let dependencies = compiled.dependencies(&addresses, |_, _| false).unwrap();
+    let last = dependencies.len() - 1;
+    assert!(
+        !dependencies[last].contains(&(last - 1)),
+        "{dependencies:?}"
+    );
 }
 
 #[test]
