@@ -1,7 +1,7 @@
 //! Settings from outside the manifest: flags, `--set`, environment variables.
 //!
 //! Each setting is a key path with raw text. Texts are TOML values or shorter forms that are easier
-//! to type in a shell: `256,512` is a list, and a bare word is a string.
+//! to type in a shell: `256,512` and `[f32,bf16]` are lists, and a bare word is a string.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -350,25 +350,41 @@ fn value(text: &str, source: usize) -> Result<Node, String> {
     let (trimmed, span) = trim(text, 0..text.len());
     let at = At::new(source, span.clone());
     if trimmed.starts_with(['[', '{', '"', '\'']) {
-        let mut node =
-            tree::parse_value(text, source).map_err(|error| error.message().to_owned())?;
-        node.at = at;
-        return Ok(node);
+        return match (tree::parse_value(text, source), in_brackets(trimmed)) {
+            (Ok(node), _) => Ok(Node { at, ..node }),
+            (Err(_), Some(words)) => {
+                let span = span.start + 1..span.start + 1 + words.len();
+                let raw = Raw::Array(list(text, span, source));
+                Ok(Node { at, raw })
+            }
+            (Err(error), None) => Err(error.message().to_owned()),
+        };
     }
     if !trimmed.contains(',') {
         return Ok(scalar(trimmed, at));
     }
+    let raw = Raw::Array(list(text, span, source));
+    Ok(Node { at, raw })
+}
+
+/// The words of a list such as `[launch,graph]`: a shell takes the quotes of `["launch","graph"]`.
+fn in_brackets(text: &str) -> Option<&str> {
+    let words = text.strip_prefix('[')?.strip_suffix(']')?;
+    (!words.contains(['[', ']', '{', '}', '"', '\''])).then_some(words)
+}
+
+/// The values in a part of the text that has commas between them.
+fn list(text: &str, span: Range<usize>, source: usize) -> Vec<Node> {
     let mut start = span.start;
     let mut items = Vec::new();
-    for piece in trimmed.split(',') {
+    for piece in text[span].split(',') {
         let (word, span) = trim(text, start..start + piece.len());
         if !word.is_empty() {
             items.push(scalar(word, At::new(source, span)));
         }
         start += piece.len() + 1;
     }
-    let raw = Raw::Array(items);
-    Ok(Node { at, raw })
+    items
 }
 
 fn trim(text: &str, range: Range<usize>) -> (&str, Range<usize>) {

@@ -49,10 +49,11 @@ fn lists_need_no_brackets_and_words_no_quotes() {
         &base(),
         &set(&["grid.semiring=Log,max", "name=other", "about=12"]),
     );
-    assert_eq!(
-        axis(&manifest, "semiring"),
-        [Value::from("log"), Value::from("max")]
-    );
+    let words = [Value::from("log"), Value::from("max")];
+    assert_eq!(axis(&manifest, "semiring"), words);
+    // A shell takes quotes away.
+    let without_quotes = with(&base(), &set(&["grid.semiring=[log, max]"]));
+    assert_eq!(axis(&without_quotes, "semiring"), words);
     assert_eq!(manifest.name, "other");
     assert_eq!(manifest.about, "12");
 }
