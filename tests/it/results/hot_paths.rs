@@ -22,6 +22,41 @@ const RUNS: [(&str, &str); 10] = [
     ("first", "that, with parts first"),
 ];
 
+/// A later record, by a program that records less of loops that are not compiled yet.
+const LATER_RECORD: &str = "2026-11-26-h100-hot-paths";
+
+/// Loops of that record, with words for what they are.
+const LATER: [(&str, Loops); 5] = [
+    ("a hundred loops", ("short", &GUIDE, &[1, 10, 100])),
+    ("ten thousand iterations", ("loops", &GUIDE, &[10_000])),
+    (
+        "ten thousand iterations of `attention_block`, twelve times",
+        ("attention", &[("attention_block", "forward")], &[10_000]),
+    ),
+    (
+        "that, where nothing is compiled",
+        ("untried", &[("attention_block", "forward")], &[10_000]),
+    ),
+    (
+        "a million iterations of `mixed`, three times",
+        ("mixed", &[("mixed", "forward")], &[1_000_000]),
+    ),
+];
+
+/// The surroundings of each run of the later record.
+pub(super) fn runs_again() -> String {
+    let runs = LATER.map(|(loops, (name, ..))| {
+        let run = record::run(LATER_RECORD, &format!("{name}-"));
+        format!("{loops}:\n\n{run}")
+    });
+    runs.join("\n")
+}
+
+/// As [`totals`], of the later record.
+pub(super) fn totals_again() -> String {
+    table(LATER_RECORD, &LATER.map(|(_, loops)| loops))
+}
+
 /// Loops of two processors.
 const CPU_RECORD: &str = "2026-11-25-cpu-hot-paths";
 

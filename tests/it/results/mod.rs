@@ -15,6 +15,8 @@ mod hot_paths;
 mod attention;
 /// A Transformer language model.
 mod transformer;
+/// Programs as CUDA graphs.
+mod graphs;
 /// Comparing runs.
 mod comparisons;
 
@@ -117,6 +119,9 @@ const PARTS: &[Part] = &[
         record::run("2026-11-26-h100-transformer-bf16", "now-1024-")
     }),
     ("transformer-as-they-lie", transformer::operands_as_they_lie),
+    ("graphs-runs", graphs::runs),
+    ("graphs-steps", graphs::steps),
+    ("graphs-attention", graphs::attention),
     ("transformer-sizes-run", transformer::runs_of_larger_models),
     ("transformer-sizes", transformer::larger_models),
     ("economics-run", || {
@@ -130,6 +135,8 @@ const PARTS: &[Part] = &[
     ("economics-torch", calibration::loops_beside_pytorch),
     ("hot-paths-runs", hot_paths::runs),
     ("hot-paths", hot_paths::totals),
+    ("hot-paths-again-runs", hot_paths::runs_again),
+    ("hot-paths-again", hot_paths::totals_again),
     ("hot-paths-parts", hot_paths::parts),
     ("hot-paths-cpu-runs", hot_paths::runs_of_cpu),
     ("hot-paths-cpu", hot_paths::totals_of_cpu),

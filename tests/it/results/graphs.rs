@@ -1,0 +1,123 @@
+//! Programs launched as one CUDA graph, beside launches that follow each other.
+
+use super::record::{self, Row, Rows};
+use super::table::{Table, three};
+
+const RECORD: &str = "2026-11-26-h100-graphs";
+
+/// Steps of the small model by PyTorch, with CUDA graphs, on another GPU of that kind.
+const PYTORCH: &str = "2026-11-26-h100-transformer-bf16";
+
+/// The surroundings of each run.
+pub(super) fn runs() -> String {
+    let runs = [
+        ("step", "steps of the small model"),
+        ("medium", "of the medium one"),
+        ("attention", "attention"),
+    ];
+    let runs = runs.map(|(name, of)| {
+        let run = record::run(RECORD, &format!("{name}-"));
+        format!("{of}:\n\n{run}")
+    });
+    runs.join("\n")
+}
+
+fn milliseconds(row: &Row) -> String {
+    format!("{}{}", three(row.median() / 1e6), row.marks())
+}
+
+/// Training steps in both modes.
+pub(super) fn steps() -> String {
+    let mut table = Table::new(&[
+        "model",
+        "precision",
+        "context",
+        "launches",
+        "one after the other ms",
+        "by data ms",
+        "less",
+        "PyTorch ms",
+    ]);
+    let pytorch = Rows::read(PYTORCH, "pytorch-records.csv");
+    let small = [("bf16", "256"), ("bf16", "1024"), ("tf32", "256")];
+    let others = [("tf32", "1024"), ("f32", "256"), ("f32", "1024")];
+    let small = small.into_iter().chain(others).map(|it| ("step", it));
+    for (run, (precision, context)) in small.chain([("medium", ("bf16", "1024"))]) {
+        let rows = Rows::read(RECORD, &format!("{run}-records.csv"));
+        let [launch, graph] = ["launch", "graph"].map(|mode| {
+            rows.one(&[
+                ("backend", "compiled"),
+                ("precision", precision),
+                ("context", context),
+                ("mode", mode),
+            ])
+        });
+        let peer = match (launch.text("size"), precision) {
+            ("small", "bf16") => {
+                let row = pytorch.one(&[("backend", "torch_graph"), ("context", context)]);
+                // Nobody checks what the program computes.
+                three(row.number("median_ns") / 1e6)
+            }
+            _ => "–".to_owned(),
+        };
+        table.line([
+            launch.text("size").to_owned(),
+            precision.to_owned(),
+            context.to_owned(),
+            launch.text("launches").to_owned(),
+            milliseconds(launch),
+            milliseconds(graph),
+            format!("{:.1} %", 100.0 * (1.0 - graph.median() / launch.median())),
+            peer,
+        ]);
+    }
+    table.text()
+}
+
+/// Attention with its gradients, in microseconds.
+pub(super) fn attention() -> String {
+    let mut table = Table::new(&[
+        "precision",
+        "d",
+        "S",
+        "`eager` forward us",
+        "`compiled`",
+        "`eager` with gradients us",
+        "`compiled`, launches",
+        "`compiled`",
+        "`eager` / `compiled`",
+    ]);
+    let rows = Rows::read(RECORD, "attention-records.csv");
+    for precision in ["tf32", "bf16"] {
+        for dimension in ["64", "128"] {
+            for sequence in ["256", "512", "1024", "2048"] {
+                let ns = |backend, phase, mode| {
+                    let row = rows.one(&[
+                        ("precision", precision),
+                        ("dimension", dimension),
+                        ("sequence", sequence),
+                        ("backend", backend),
+                        ("phase", phase),
+                        ("mode", mode),
+                    ]);
+                    row.median()
+                };
+                let eager = ns("eager", "both", "graph");
+                let compiled = ns("compiled", "both", "graph");
+                let us = |ns: f64| three(ns / 1e3);
+                table.line([
+                    precision.to_owned(),
+                    dimension.to_owned(),
+                    sequence.to_owned(),
+                    us(ns("eager", "forward", "graph")),
+                    us(ns("compiled", "forward", "graph")),
+                    us(eager),
+                    us(ns("compiled", "both", "launch")),
+                    us(compiled),
+                    format!("{:.2}", eager / compiled),
+                ]);
+            }
+        }
+    }
+    table.text()
+}
