@@ -5,8 +5,12 @@ use super::copied;
 use crate::place::{column, text};
 use crate::support::has_package;
 
-/// Medians differ by less than this part.
+/// Medians of long calls differ by less than this part.
 const MOST: f64 = 0.005;
+
+/// Those of short ones, whose tensors have a page or two of memory: by where these lie, a kernel of
+/// one launcher alone takes 7.07 to 7.40 us on an H100 (docs/performance/engine.md).
+const MOST_OF_SHORT: f64 = 0.06;
 
 #[test]
 fn a_function_in_python_is_timed_as_kernels_are() {
@@ -22,9 +26,9 @@ fn a_function_in_python_is_timed_as_kernels_are() {
         let medians = column(&records, "median_ns").into_iter();
         let medians: Vec<f64> = medians.map(|median| median.parse().unwrap()).collect();
         let [small, large] = [&medians[..2], &medians[2..]];
-        for pair in [small, large] {
+        for (pair, most) in [(small, MOST_OF_SHORT), (large, MOST)] {
             let ratio = (pair[0] / pair[1] - 1.0).abs();
-            assert!(ratio < MOST, "{l2}: {} and {} ns", pair[0], pair[1]);
+            assert!(ratio < most, "{l2}: {} and {} ns", pair[0], pair[1]);
         }
         assert!(column(&records, "flags").iter().all(String::is_empty));
     }

@@ -200,9 +200,9 @@ fn a_second_run_compiles_nothing_by_inductor() {
         let ran = command.output().unwrap();
         assert_eq!(code(&ran), 0, "{}", text(&ran));
         let calls = fs::read_to_string(&log).unwrap_or_default();
-        let calls = calls
-            .lines()
-            .filter(|line| !["--version", "-v"].contains(line));
+        // It asks for versions, and has headers expanded to know them by their text.
+        let compiles = |line: &&str| !["--version", "-v"].contains(line) && !line.contains(" -E ");
+        let calls = calls.lines().filter(compiles);
         let calls: Vec<String> = calls.map(str::to_owned).collect();
         let _ = fs::remove_file(&log);
         (calls, files(&place.path("cache/foreign")))
