@@ -1,6 +1,6 @@
 //! Outcomes of points that are refused, fail, or yield wrong results.
 
-use sweeper_program::{Program, Refusal};
+use sweeper_program::{Program, Refusal, Runner};
 
 use super::protocol::Block;
 use crate::device::DeviceError;
@@ -9,11 +9,14 @@ use crate::row::outcome::{Cause, Measurement, Outcome, Status};
 
 /// Refuses modes in which a program of another process can't be run.
 pub(super) fn check_mode(mode: Mode, program: &Program) -> Result<(), Outcome> {
-    let reason = match mode {
-        Mode::Each(Launching::Launch) => return Ok(()),
-        _ if program.foreign().is_none() => return Ok(()),
-        Mode::Each(Launching::Graph) => "what another process runs is not launched as a graph",
-        Mode::Loop(_) => "what another process runs is not run as a loop",
+    let runner = program.foreign().map(|foreign| foreign.runner);
+    let reason = match (mode, runner) {
+        (_, None) | (Mode::Each(Launching::Launch), _) => return Ok(()),
+        (Mode::Each(Launching::Graph), Some(Runner::Python)) => return Ok(()),
+        (Mode::Each(Launching::Graph), Some(Runner::Command)) => {
+            "the launches of a program are its own: they are not made one graph"
+        }
+        (Mode::Loop(_), Some(_)) => "what another process runs is not run as a loop",
     };
     let outcome = Outcome::without_measurement(Status::Unavailable, reason);
     Err(outcome.because_of(Cause::Device))

@@ -8,6 +8,7 @@ use crate::support::has_package;
 
 mod audit;
 mod flashinfer;
+mod graph;
 mod identity;
 mod inputs_from;
 mod judge;

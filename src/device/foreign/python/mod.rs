@@ -103,6 +103,8 @@ struct State {
     preparation: Option<Preparation>,
     /// The file that it writes its outputs into.
     outputs: SharedFile,
+    /// Its launches are one CUDA graph.
+    as_graph: bool,
 }
 
 /// The judgement of outputs by a function.
@@ -221,6 +223,7 @@ impl Python {
         self.get_ready(program)?;
         more["do"] = json!(verb);
         more["id"] = json!(program.0);
+        more["as_graph"] = json!(self.programs[program.0].as_graph);
         self.ask(&more)
     }
 
@@ -360,6 +363,7 @@ impl ForeignRunner for Python {
             interpreter: 0,
             preparation: None,
             outputs: SharedFile::new("sweeper-outputs").map_err(of_system)?,
+            as_graph: false,
         });
         let prepared = Prepared(self.programs.len() - 1);
         self.get_ready(prepared)?;
@@ -370,6 +374,10 @@ impl ForeignRunner for Python {
 impl RunsPrograms for Python {
     fn preparation(&self, program: Prepared) -> Option<Preparation> {
         self.programs[program.0].preparation.clone()
+    }
+
+    fn launch_as_graph(&mut self, program: Prepared) {
+        self.programs[program.0].as_graph = matches!(self.place, Place::Cuda { .. });
     }
 
     fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {

@@ -18,13 +18,14 @@ use crate::row::outcome::Status;
 const BOOTSTRAP: &str = include_str!("child/bootstrap.py");
 
 /// The modules, by name.
-const MODULES: [(&str, &str); 19] = [
+const MODULES: [(&str, &str); 20] = [
     ("main", include_str!("child/main.py")),
     ("frames", include_str!("child/frames.py")),
     ("faults", include_str!("child/faults.py")),
     ("tensors", include_str!("child/tensors.py")),
     ("sources", include_str!("child/sources.py")),
     ("arrays", include_str!("child/arrays.py")),
+    ("graph", include_str!("child/graph.py")),
     ("program", include_str!("child/program.py")),
     ("autograd", include_str!("child/autograd.py")),
     ("audit", include_str!("child/audit.py")),

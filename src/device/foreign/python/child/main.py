@@ -91,6 +91,7 @@ class Server:
 
     def program(self, request):
         program = self.programs[request["id"]]
+        program.as_graph = request.get("as_graph", False)
         self.files = program.files
         return program
 

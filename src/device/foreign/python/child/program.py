@@ -6,6 +6,7 @@ import time
 
 from . import autograd, faults, kernelbench, sources
 from .arrays import are_one_shape
+from .graph import Graph
 
 
 class Copies:
@@ -23,7 +24,7 @@ os.register_at_fork(after_in_child=_mark_copy)
 
 
 # Names of the attributes that `Program.use` sets.
-ARGUMENTS = ("given", "own", "targets", "positional", "named", "runner")
+ARGUMENTS = ("given", "own", "targets", "positional", "named", "runner", "graph")
 
 
 class Program:
@@ -53,6 +54,8 @@ class Program:
         self.ones = None
         # Those of its audit.
         self.tries = None
+        # Whether its launches are one CUDA graph.
+        self.as_graph = False
         self.use(given)
         self.results = None
 
@@ -63,6 +66,7 @@ class Program:
 
     def use(self, given):
         """Takes its arguments from these arrays: those of the problem, or others for an audit."""
+        self.graph = None
         self.given = given
         self.own = {name: self._copy(given[name]) for name in self.request["mutates"]}
         self.targets = {
@@ -114,6 +118,8 @@ class Program:
     def restore(self):
         """Restores, untimed before each call, contents of arrays that the function writes."""
         self.results = None
+        if self.as_graph and self.graph is None:
+            self.graph = Graph(self)
         for name, array in self.own.items():
             self.framework.copy(self.given[name], array)
         for name, array in self.targets.items():
@@ -140,6 +146,8 @@ class Program:
         self.results = None
         for array in self.targets.values():
             self.framework.poison(array)
+        if self.graph is not None:
+            self.graph.poison(self.framework)
         if self.framework.name == "jax":
             return
         held = [
@@ -151,8 +159,8 @@ class Program:
         del held
 
     def call(self):
-        """Calls it once. Its results are kept until the next call."""
-        self.results = self.runner.call()
+        """Calls it once, or launches the graph of a call. Its results are kept until the next."""
+        self.results = self.runner.call() if self.graph is None else self.graph.launch()
         if Copies.is_copy:
             os._exit(0)
         if self.framework.name == "jax":
