@@ -55,6 +55,7 @@ mod report;
 /// Answers to the operations guide and the compilation guide.
 mod economics;
 /// Loops that become compiled while they run.
+mod attention;
 mod auto;
 /// The page of a report, in a real browser.
 mod page;

@@ -165,6 +165,23 @@ pub(super) fn attention() -> Named {
     builder.named("attention", out)
 }
 
+/// Attention of few queries to many keys, with values of another width.
+pub(super) fn attention_of_few() -> Named {
+    let mut builder = Builder::new();
+    let q = builder.given("x", &[2, 3, 20]);
+    let k = builder.given("k", &[2, 300, 20]);
+    let v = builder.given("v", &[2, 300, 9]);
+    let graph = &mut builder.graph;
+    let mut build = || {
+        let keys = graph.transpose_last(k)?;
+        let scores = graph.matmul(q, keys)?;
+        let weights = graph.softmax(scores)?;
+        graph.matmul(weights, v)
+    };
+    let out = build();
+    builder.named("attention_of_few", out)
+}
+
 pub(super) fn linear_gelu() -> Named {
     let mut builder = Builder::new();
     let x = builder.given("x", &[3, 8, 12]);
@@ -306,6 +323,7 @@ pub(super) fn all() -> Vec<Named> {
         mse(),
         norms(),
         attention(),
+        attention_of_few(),
         linear_gelu(),
         embedding(),
         conv_bn_relu(),

@@ -145,9 +145,9 @@ impl Assembly<'_> {
             }
             Made::Attention(call, _) => {
                 let mut needs = self.needs_of_attention(call, packed);
-                let zeros = call.zeros(self.request.target);
-                if zeros > 0 {
-                    needs.push((Need::Scratch(position), zeros, Dtype::I64));
+                let words = call.words(self.request.target).all;
+                if words > 0 {
+                    needs.push((Need::Scratch(position), words, Dtype::I64));
                 }
                 needs
             }

@@ -106,7 +106,7 @@ impl Assembly<'_> {
     }
 
     /// A launch, after launches that pack those of its operands that are not packed yet, or a step
-    /// that fills its scratch memory with zeros.
+    /// that fills with zeros what must be of its scratch memory.
     fn attention(
         &mut self,
         position: usize,
@@ -127,10 +127,12 @@ impl Assembly<'_> {
         let made = attention::pack(call, &missing, operand, packed);
         let of_packs = packs.iter().map(packed).collect();
         let written = call.stores().map(|source| self.view_of(Need::Of(source)));
-        let zeros =
-            (call.zeros(self.request.target) > 0).then(|| self.view_of(Need::Scratch(position)));
-        let written = written.chain(zeros.clone()).collect();
-        let args = call.args(of_packs, |at| operand(at).0, written);
+        let words = call.words(self.request.target);
+        let scratch = Need::Scratch(position);
+        let zeros = (words.zeros > 0).then(|| self.view(scratch, 0, words.zeros));
+        let all = (words.all > 0).then(|| self.view_of(scratch));
+        let written = written.chain(all).collect();
+        let args = call.args(self.request.target, of_packs, |at| operand(at).0, written);
         let mut steps: Vec<Step> = made.into_iter().map(|made| self.launch_of(made)).collect();
         steps.extend(zeros.map(|view| Step::Fill { view, value: 0.0 }));
         steps.push(Step::Launch {

@@ -7,7 +7,8 @@
 // most tiles need not scale what there is.
 //
 // DEPTH and WIDTH are columns of queries and keys, and of values, up to a multiple of 64. All sums
-// are added in one order.
+// are added in one order. IS_SPLIT: several blocks share a tile of queries, each with a part of its
+// keys.
 #include "tiles.h"
 
 #define OWN 8
@@ -22,6 +23,10 @@
 // Columns of the result that a thread has.
 #define OUT (WIDTH / SHARING / SHARERS)
 #define NEVER __int_as_float(0xff800000)
+
+#if IS_SPLIT
+#include "parts.h"
+#endif
 
 // Waits for the warps that share rows.
 DEVICE void wait_for_team(int team) {
@@ -111,16 +116,29 @@ KERNEL(attention, THREADS, 1)(const float *q_at, const float *k_at,
 #if WRITES_LOG_SUM_EXP
     float *logs,
 #endif
+#if IS_SPLIT
+    unsigned long long *done,
+#endif
     SIZES, STEPS(q), STEPS(k)
 #if WRITES_OUT
     , STEPS(v)
+#endif
+#if IS_SPLIT
+    , int64 part_keys
 #endif
 ) {
     SHARED(memory);
     const Sizes sizes = THE_SIZES;
     const int64 tiles = (queries + QUERIES - 1) / QUERIES;
+#if IS_SPLIT
+    const Part own_part = part_of(blockIdx.x, gridDim.x / (int)(e0 * e1 * e2), keys, part_keys);
+    const int64 head = own_part.head, first = own_part.tile * QUERIES, begin = own_part.first_key;
+    int64 end = min(keys, begin + part_keys);
+#else
     // Later queries of a causal attention have the most keys: they begin first.
-    const int64 head = blockIdx.x / tiles, first = (tiles - 1 - blockIdx.x % tiles) * QUERIES;
+    const int64 head = blockIdx.x / tiles, first = (tiles - 1 - blockIdx.x % tiles) * QUERIES, begin = 0;
+    int64 end = keys;
+#endif
     HEAD(q, q, queries, depth);
     HEAD(k, k, keys, depth);
     float *q_tile = memory, *weights = q_tile + DEPTH * QUERY_STEP;
@@ -129,13 +147,12 @@ KERNEL(attention, THREADS, 1)(const float *q_at, const float *k_at,
     const Lane lane = lane_of(threadIdx.x);
     const int row = team * 32 + lane.group * 4;
     const int64 own = first + row;
-    int64 end = keys;
 #if CAUSAL
     end = min(end, first + QUERIES);
 #endif
 #pragma unroll 1
     for (int d = 0; d < DEPTH; d += 64) load_transposed<QUERIES, 64>(q_tile + d * QUERY_STEP, q, first, d);
-    load_transposed<KEYS, 64>(slot, k, 0, 0);
+    load_transposed<KEYS, 64>(slot, k, begin, 0);
     copies_commit();
 #if WRITES_OUT
     HEAD(v, v, keys, width);
@@ -149,7 +166,7 @@ KERNEL(attention, THREADS, 1)(const float *q_at, const float *k_at,
 #pragma unroll
     for (int i = 0; i < OWN; i++) reference[i] = NEVER, sum[i] = 0.0f;
 #pragma unroll 1
-    for (int64 at = 0; at < end; at += KEYS) {
+    for (int64 at = begin; at < end; at += KEYS) {
         float scores[OWN][OWN_KEYS];
         zero(scores);
 #pragma unroll 1
@@ -217,6 +234,13 @@ KERNEL(attention, THREADS, 1)(const float *q_at, const float *k_at,
 #endif
     }
     row_sums(sum, of_warps, warp, lane);
+#if IS_SPLIT
+    if (first + team * 32 >= queries) return;
+    // After the words of `done`, an even number, numbers of parts.
+    float *stored = (float *)(done + e0 * e1 * e2 * tiles * WARPS);
+    done += (head * tiles + own_part.tile) * WARPS + warp;
+    if (own_part.parts > 1 && !combine(stored, done, own_part, factor, sums, reference, sum)) return;
+#endif
 #pragma unroll
     for (int i = 0; i < OWN; i++) {
         if (own + row_at(i) >= queries) continue;

@@ -177,6 +177,14 @@ impl Form {
     }
 }
 
+/// Words of 64 bits that a kernel needs beside operands and results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::fuse) struct Words {
+    /// The first of them, which are zeros before each launch.
+    pub zeros: usize,
+    pub all: usize,
+}
+
 /// The attention that a node is a value of.
 fn of_node(node: &Node) -> Option<Attention> {
     match node.op {
@@ -532,19 +540,21 @@ impl Call {
         }
     }
 
-    /// Words of memory that the kernel needs beside operands and results, zeros before each launch.
-    pub(in crate::fuse) fn zeros(&self, target: &Target) -> usize {
+    /// The memory that the kernel needs beside operands and results.
+    pub(in crate::fuse) fn words(&self, target: &Target) -> Words {
         match target {
-            Target::Cuda { arch } if self.kernels == Kernels::Cuda => cuda::turns(self, arch),
-            _ => 0,
+            Target::Cuda { arch } if self.kernels == Kernels::Cuda => cuda::words(self, arch),
+            _ => Words::default(),
         }
     }
 
     /// Arguments: operands, packed or not, results, sizes, and of operands that are not packed the
-    /// steps of matrices and rows of `q`, `k`, `v` and `grad_out`. Operands that a kernel does not
-    /// have, have neither memory nor steps.
+    /// steps of matrices and rows of `q`, `k`, `v` and `grad_out`; then, where several blocks share
+    /// a tile, the keys of a block. Operands that a kernel does not have, have neither memory nor
+    /// steps.
     pub(in crate::fuse) fn args(
         &self,
+        target: &Target,
         of_packs: Vec<View>,
         read: impl Fn(usize) -> View,
         written: Vec<View>,
@@ -557,8 +567,13 @@ impl Call {
         let leading = self.padded_leading().into_iter();
         let sizes = leading.chain([self.queries, self.keys, self.depth, self.width]);
         let matrices = 0..self.reads.len().min(MATRICES);
+        let part_keys = match target {
+            Target::Cuda { arch } if self.kernels == Kernels::Cuda => cuda::part_keys(self, arch),
+            _ => None,
+        };
         let numbers = sizes
             .chain(matrices.flat_map(|at| self.steps(at)))
+            .chain(part_keys)
             .map(|number| Arg::Int(Index::from(number)));
         let scale = Arg::Float(self.attention.scale as f32);
         memory.chain([scale]).chain(numbers).collect()

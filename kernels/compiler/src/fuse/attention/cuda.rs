@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::call::{Call, Form};
+use super::call::{Call, Form, Words};
 use crate::graph::AttentionPart;
 use sweeper_program::headers::CUDA_H;
 use sweeper_program::workload::generation;
@@ -10,8 +10,9 @@ use sweeper_program::{Geometry, SourceFile};
 
 const TILES_H: SourceFile = SourceFile::embedded("tiles.h", include_str!("tiles.h"));
 
-static FORWARD_FILES: [SourceFile; 3] = [
+static FORWARD_FILES: [SourceFile; 4] = [
     SourceFile::embedded("attention.cu", include_str!("attention.cu")),
+    SourceFile::embedded("parts.h", include_str!("parts.h")),
     TILES_H,
     CUDA_H,
 ];
@@ -33,6 +34,16 @@ const TEAM_ROWS: usize = 32;
 
 /// Blocks that keep a large GPU busy, one to a multiprocessor.
 pub(super) const BUSY_BLOCKS: usize = 132;
+
+/// Keys of a tile of queries that must be saved, at least, where several blocks share them: work
+/// that takes longer than to fill words with zeros and to combine the parts.
+const SAVED_KEYS: usize = 128;
+
+/// Lanes of a warp that share a row of the result.
+const SHARERS: usize = 8;
+
+/// Rows of the result that a thread of the forward kernel has.
+const OWN_ROWS: usize = 8;
 
 /// How a block of a kernel shares out its work.
 struct Tiles {
@@ -90,7 +101,7 @@ impl Tiles {
     }
 
     /// Of those that a multiprocessor has room for, and that have the most warps: the first one;
-    /// where its blocks are too few to keep a GPU busy, the one with the most blocks.
+    /// where its blocks are too few to keep a GPU busy, the one with the most tiles.
     fn of(call: &Call, arch: &str) -> Tiles {
         let mut all = Tiles::all(call);
         let smallest = all.pop();
@@ -99,8 +110,8 @@ impl Tiles {
         all.extend(smallest.filter(|tiles| all.is_empty() || tiles.shared_bytes() <= bytes));
         let most = all.iter().map(|tiles| tiles.warps).max();
         all.retain(|tiles| Some(tiles.warps) == most);
-        let is_busy = |tiles: &Tiles| tiles.blocks(call) >= BUSY_BLOCKS;
-        let rank = |tiles: &Tiles| Reverse(tiles.blocks(call));
+        let is_busy = |tiles: &Tiles| tiles.tiles(call) >= BUSY_BLOCKS;
+        let rank = |tiles: &Tiles| Reverse(tiles.tiles(call));
         match all.iter().position(is_busy) {
             Some(at) => all.swap_remove(at),
             None => {
@@ -118,8 +129,59 @@ impl Tiles {
         }
     }
 
-    fn blocks(&self, call: &Call) -> usize {
+    /// Tiles of the rows of all heads.
+    fn tiles(&self, call: &Call) -> usize {
         call.heads() * call.rows().div_ceil(self.rows())
+    }
+
+    fn blocks(&self, call: &Call) -> usize {
+        match self.part_keys(call) {
+            Some(keys) => call.heads() * self.parts(call, keys),
+            None => self.tiles(call),
+        }
+    }
+
+    /// Blocks of a head, each of which has as many of the keys that a tile of queries sees.
+    fn parts(&self, call: &Call, keys: usize) -> usize {
+        let tiles = call.rows().div_ceil(self.rows());
+        match call.attention.is_causal {
+            // The `t`th tile sees keys up to its own last query.
+            true => (0..tiles).map(|t| t * self.rows() / keys + 1).sum(),
+            false => tiles * call.keys.div_ceil(keys),
+        }
+    }
+
+    /// Keys of a block, where tiles of queries are so few that several blocks share each: as few
+    /// as keep the blocks one to a multiprocessor.
+    fn part_keys(&self, call: &Call) -> Option<usize> {
+        let Own::Queries { sharing } = self.own else {
+            return None;
+        };
+        if self.tiles(call) >= BUSY_BLOCKS || !call.writes(AttentionPart::Out) {
+            return None;
+        }
+        let keys = COLUMNS * sharing;
+        // A causal part sees a key of every row: it begins with a tile of queries.
+        let step = match call.attention.is_causal {
+            true => keys.max(self.rows()),
+            false => keys,
+        };
+        let is_one_wave = |&keys: &usize| call.heads() * self.parts(call, keys) <= BUSY_BLOCKS;
+        let mut lengths = (step..call.keys).step_by(step);
+        let fewest = lengths.find(is_one_wave)?;
+        (call.keys.next_multiple_of(keys) >= fewest + SAVED_KEYS).then_some(fewest)
+    }
+
+    /// Memory of the forward kernel where several blocks share a tile.
+    fn words_of_parts(&self, call: &Call, sharing: usize) -> Words {
+        let zeros = self.tiles(call) * self.warps;
+        let columns = wide(call)[1] / sharing / SHARERS;
+        let of_thread = OWN_ROWS * columns + 2 * OWN_ROWS;
+        let floats = self.blocks(call) * self.warps * 32 * of_thread;
+        Words {
+            zeros,
+            all: zeros + floats / 2,
+        }
     }
 
     fn shared_bytes(&self) -> usize {
@@ -161,7 +223,12 @@ pub(super) fn source(
     let warps = ("WARPS", tiles.warps);
     match tiles.own {
         Own::Queries { sharing } => {
-            let sizes = [("DEPTH", depth), ("WIDTH", width), ("SHARING", sharing)];
+            let sizes = [
+                ("DEPTH", depth),
+                ("WIDTH", width),
+                ("SHARING", sharing),
+                ("IS_SPLIT", usize::from(tiles.part_keys(call).is_some())),
+            ];
             (&FORWARD_FILES, [&sizes[..], &[warps]].concat())
         }
         Own::Keys { keys, queries } => {
@@ -183,13 +250,26 @@ pub(super) fn geometry(call: &Call, arch: &str) -> Geometry {
     }
 }
 
-/// Words of memory by which blocks take turns, zeros before a launch: for the gradient by queries,
-/// to which all blocks of a head add.
-pub(super) fn turns(call: &Call, arch: &str) -> usize {
-    match Tiles::of(call, arch).own {
+/// Words of memory by which blocks of one result work together: those of the gradient by queries
+/// take turns, those of one tile's keys store their parts.
+pub(super) fn words(call: &Call, arch: &str) -> Words {
+    let tiles = Tiles::of(call, arch);
+    match tiles.own {
         Own::Keys { queries, .. } if call.writes(AttentionPart::GradQ) => {
-            1 + call.heads() * call.queries.div_ceil(queries)
+            let turns = 1 + call.heads() * call.queries.div_ceil(queries);
+            Words {
+                zeros: turns,
+                all: turns,
+            }
         }
-        _ => 0,
+        Own::Queries { sharing } if tiles.part_keys(call).is_some() => {
+            tiles.words_of_parts(call, sharing)
+        }
+        _ => Words::default(),
     }
+}
+
+/// Keys of a block of the forward kernel, where several share a tile of queries.
+pub(super) fn part_keys(call: &Call, arch: &str) -> Option<usize> {
+    Tiles::of(call, arch).part_keys(call)
 }

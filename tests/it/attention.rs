@@ -1,0 +1,108 @@
+//! Attention in f32 on GPUs where tiles of queries are few: blocks that share one, on the shim.
+
+use sweeper_program::inputs::InputKey;
+use sweeper_program::workload::Problem;
+use sweeper_program::{CanonicalShape, Phase, Program};
+
+use crate::conformance::{gpu, problem};
+use crate::shim::{self, Blocks, Mode};
+
+/// Parts of keys that are whole and that are not, one part a tile and several, also in a causal
+/// attention; rows of no tile; columns that are float4 and that are not. Without the logarithms of
+/// sums, and with gradients, which need them.
+const SIZES: [(&str, Phase, &str); 9] = [
+    ("sm_90a", Phase::Forward, "batch=1 sequence=300 dimension=7"),
+    (
+        "sm_90a",
+        Phase::Both,
+        "batch=2 sequence=257 dimension=33 mask=causal",
+    ),
+    (
+        "sm_90a",
+        Phase::Both,
+        "batch=1 sequence=400 dimension=64 heads=2",
+    ),
+    (
+        "sm_90a",
+        Phase::Both,
+        "batch=1 sequence=385 dimension=100 mask=causal",
+    ),
+    (
+        "sm_90a",
+        Phase::Forward,
+        "batch=1 sequence=256 dimension=128",
+    ),
+    // Two tiles of keys a part.
+    (
+        "sm_90a",
+        Phase::Forward,
+        "batch=16 sequence=300 dimension=5",
+    ),
+    (
+        "sm_90a",
+        Phase::Forward,
+        "batch=30 sequence=384 dimension=8 mask=causal",
+    ),
+    // Half as many keys a tile as queries.
+    ("sm_80", Phase::Both, "batch=1 sequence=300 dimension=64"),
+    (
+        "sm_80",
+        Phase::Forward,
+        "batch=2 sequence=270 dimension=20 mask=causal",
+    ),
+];
+
+fn compiled(problem: &dyn Problem, arch: &str, phase: Phase) -> Program {
+    let canonical = CanonicalShape::default();
+    let program = problem.program("compiled", phase, &canonical, &gpu(arch));
+    program.unwrap()
+}
+
+fn is_split(program: &Program) -> bool {
+    let mut titles = program.compiled().map(|source| source.title());
+    titles.any(|title| title.contains("IS_SPLIT=1"))
+}
+
+/// Whichever block of a tile is done last combines the parts, in one order.
+#[test]
+fn blocks_that_share_keys_agree_with_the_oracle_in_any_order() {
+    if !shim::is_here() {
+        return;
+    }
+    for (arch, phase, sizes) in SIZES {
+        let what = format!("{arch} {sizes} {phase}");
+        let (problem, _) = problem(&format!("attention {sizes}"));
+        let inputs = problem.generate(&InputKey([8; 32]));
+        let program = compiled(&*problem, arch, phase);
+        assert!(is_split(&program), "{what}: one block a tile");
+        let outputs = |blocks| {
+            let specs = problem.outputs(phase);
+            shim::run_blocks(&program, &inputs, &specs, Mode::Fast, blocks)
+        };
+        let found = outputs(Blocks::Ascending);
+        let expected = problem.oracle(&inputs, phase);
+        let check = problem.check(&inputs, &found, &expected, phase);
+        assert!(check.passed(), "{what}: {:?}", check.tensors);
+        assert!(found == outputs(Blocks::Descending), "{what}");
+    }
+}
+
+#[test]
+fn only_few_tiles_of_several_keys_are_shared() {
+    for (sizes, is_shared) in [
+        // One tile of keys, and tiles for more than half of a large GPU.
+        ("batch=1 sequence=128 dimension=64", false),
+        ("batch=67 sequence=128 dimension=64", false),
+        ("batch=8 sequence=8192 dimension=64", false),
+        ("batch=8 sequence=2048 dimension=128", false),
+        ("batch=8 sequence=1024 dimension=128", true),
+        ("batch=8 sequence=256 dimension=64 mask=causal", true),
+        // A causal attention of few keys for most queries.
+        ("batch=8 sequence=1536 dimension=128", false),
+        ("batch=8 sequence=1536 dimension=128 mask=causal", true),
+    ] {
+        let (problem, _) = problem(&format!("attention {sizes}"));
+        let program = compiled(&*problem, "sm_90a", Phase::Forward);
+        assert_eq!(is_split(&program), is_shared, "{sizes}");
+    }
+}
