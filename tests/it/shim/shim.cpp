@@ -340,6 +340,8 @@ void wait_for_others() {
     change(running->fibers[running->current], host);
 }
 
+bool is_early() { return random_below(2) == 0; }
+
 // Has the block's threads go on from this one.
 static void go_on(int from) {
     go_to(from);

@@ -61,6 +61,8 @@ int lane();
 // Lets other threads of the block go on; if all of them wait as well, puts the block off until all
 // others of its launch are done.
 void wait_for_others();
+// Whether a look at memory comes before what another block has written: at random.
+bool is_early();
 void copy_later(void *to, const void *from, int bytes, int zeros);
 void commit();
 void wait_copies(int groups);
@@ -133,11 +135,12 @@ struct Variable {
 static inline void __syncthreads() { shim::wait(0, (int)(blockDim.x * blockDim.y * blockDim.z)); }
 static inline void __syncwarp() { shim::exchange(0); }
 // Blocks run one after the other: what one wrote, the next one sees. A block may wait for others,
-// and goes on after them.
+// and goes on after them. A look at a word may come too early, even so: then it sees zeros, as all
+// words begin.
 static inline void store_word(unsigned long long *to, unsigned long long word) { *to = word; }
 static inline unsigned long long load_word(const unsigned long long *from) {
     if (*from == 0) shim::wait_for_others();
-    return *from;
+    return shim::is_early() ? 0 : *from;
 }
 static inline void memory_fence() {}
 static inline unsigned long long take_ticket(unsigned long long *count) { return (*count)++; }

@@ -7,7 +7,9 @@
 //
 // Blocks add to a tile of the gradient by queries in turns, those with the first keys first: sums
 // have one order. `turns` is zeros before: the number of blocks that have begun, and of those that
-// have added to each tile. A block waits only for blocks that began before it.
+// have added to each tile. A block waits only for blocks that began before it. Blocks that begin at
+// once follow each other by the time from one's turn to the next: where a turn has not come when
+// gradients by scores are there, the product comes before the wait.
 //
 // Queries and their gradients come transposed, keys and values as they lie: so each operand of all
 // products is either rows that float4 of the summed dimension are read from, or has that dimension
@@ -21,6 +23,9 @@
 #define QUERY_STEP (QUERIES + 4)
 #define KEY_STEP (KEYS + 4)
 #define HALF (WARPS / 2)
+// A product over queries in pieces: between them a thread looks whether its block's turn has come.
+#define PIECES 4
+#define PIECE (QUERIES / PIECES)
 // Columns of a matrix, transposed, and a number of each row.
 #define SLOT (COLUMNS * QUERY_STEP + QUERIES)
 
@@ -108,6 +113,17 @@ DEVICE float4 load_sum(const float *row, int at, int64 columns) {
 #endif
 }
 
+// The same of all of the part, which begins at `to`, in a row with so many left, and at a column.
+DEVICE void load_sums(float4 (&sums)[OfQueries::I][OfQueries::J / 4], const float *to, int64 rows, int column, int64 columns) {
+#pragma unroll
+    for (int i = 0; i < OfQueries::I; i++)
+#pragma unroll
+        for (int j = 0; j < OfQueries::J; j += 4) {
+            const int at = column + column_at(j);
+            if (i * GROUPS < rows && at < columns) sums[i][j / 4] = load_sum(to + i * GROUPS * columns, at, columns);
+        }
+}
+
 KERNEL(attention_grad, THREADS, 1)(const float *q_at, const float *k_at, const float *v_at, const float *grad_out_at,
     const float *logs, const float *delta,
 #if WRITES_GRAD_Q
@@ -127,11 +143,15 @@ KERNEL(attention_grad, THREADS, 1)(const float *q_at, const float *k_at, const f
     const Sizes sizes = THE_SIZES;
     float *k_tile = memory, *v_tile = k_tile + KEYS * COLUMN_STEP, *q_tile = v_tile + KEYS * COLUMN_STEP, *grad_tile = q_tile + SLOT;
     float *weights = grad_tile + SLOT, *grad_scores = weights + QUERIES * KEY_STEP;
+#if WRITES_GRAD_Q
+    // A number that the first thread tells the others.
+    int *told = (int *)(grad_scores + QUERIES * KEY_STEP);
+#endif
     int64 index = blockIdx.x;
 #if WRITES_GRAD_Q
-    if (threadIdx.x == 0) weights[0] = __int_as_float((int)take_ticket(turns));
+    if (threadIdx.x == 0) *told = (int)take_ticket(turns);
     __syncthreads();
-    index = __float_as_int(weights[0]);
+    index = *told;
 #endif
     // Heads side by side: blocks of a head wait for each other least where few of them run at once.
     const int64 heads = e0 * e1 * e2, head = index % heads, block = index / heads, first = block * KEYS;
@@ -164,9 +184,6 @@ KERNEL(attention_grad, THREADS, 1)(const float *q_at, const float *k_at, const f
 #endif
 #pragma unroll 1
     for (int64 at = begin; at < queries; at += QUERIES) {
-#if WRITES_GRAD_Q
-        if (threadIdx.x == 0 && block > 0) seen = load_word(turn);
-#endif
         copies_wait<0>();
         __syncthreads();
 #if WRITES_GRAD_Q
@@ -181,10 +198,21 @@ KERNEL(attention_grad, THREADS, 1)(const float *q_at, const float *k_at, const f
             multiply_rows<COLUMNS, COLUMN_STEP, QUERY_STEP, false>(scores, k_tile + key * COLUMN_STEP, q_tile + query);
             put_weights(weights + in_tile, scores, q_tile + SLOT - QUERIES + query, scale * LOG2_E, first + key, at + query);
             __syncthreads();
-#if WRITES_GRAD_V
-            multiply_rows<QUERIES, QUERY_STEP, KEY_STEP, false>(
-                sums, grad_tile + OfKeys::row(warp, lane) * QUERY_STEP, weights + OfKeys::column(warp, lane));
+#pragma unroll 1
+            for (int piece = 0; piece < PIECES; piece++) {
+#if WRITES_GRAD_Q
+                // A look takes no longer than a piece: at the barrier nobody waits for it.
+                if (threadIdx.x == 0 && block > 0) {
+                    if (piece == PIECES - 2) seen = load_word(turn);
+                    if (piece == PIECES - 1 && seen == (unsigned long long)block) memory_fence();
+                }
 #endif
+#if WRITES_GRAD_V
+                multiply_rows<PIECE, QUERY_STEP, KEY_STEP, false>(
+                    sums, grad_tile + OfKeys::row(warp, lane) * QUERY_STEP + piece * PIECE,
+                    weights + piece * PIECE * KEY_STEP + OfKeys::column(warp, lane));
+#endif
+            }
         } else {
             multiply_rows<COLUMNS, COLUMN_STEP, QUERY_STEP, false>(scores, v_tile + key * COLUMN_STEP, grad_tile + query);
             __syncthreads();
@@ -196,10 +224,7 @@ KERNEL(attention_grad, THREADS, 1)(const float *q_at, const float *k_at, const f
 #endif
         }
 #if WRITES_GRAD_Q
-        if (threadIdx.x == 0 && seen != (unsigned long long)block) {
-            while (load_word(turn) != (unsigned long long)block) {}
-            memory_fence();
-        }
+        if (threadIdx.x == 0) *told = seen == (unsigned long long)block;
 #endif
         __syncthreads();
         if (at + QUERIES < queries) {
@@ -208,24 +233,30 @@ KERNEL(attention_grad, THREADS, 1)(const float *q_at, const float *k_at, const f
         }
         copies_commit();
 #if WRITES_GRAD_Q
-        turn++;
         float *to = grad_q + (head * queries + at + own_query) * depth;
+        const int64 rows = queries - at - own_query;
+        const bool is_turn = *told != 0;
         float4 before[OfQueries::I][OfQueries::J / 4];
 #pragma unroll
         for (int i = 0; i < OfQueries::I; i++)
 #pragma unroll
-            for (int j = 0; j < OfQueries::J; j += 4) {
-                const int column = own_column + column_at(j);
-                const bool is_there = block > 0 && at + own_query + i * GROUPS < queries && column < depth;
-                before[i][j / 4] = float4{0.0f, 0.0f, 0.0f, 0.0f};
-                if (is_there) before[i][j / 4] = load_sum(to + i * GROUPS * depth, column, depth);
-            }
+            for (int j = 0; j < OfQueries::J / 4; j++) before[i][j] = float4{0.0f, 0.0f, 0.0f, 0.0f};
+        if (is_turn && block > 0) load_sums(before, to, rows, own_column, depth);
         float of_q[OfQueries::I][OfQueries::J];
         zero(of_q);
         multiply_rows<KEYS, KEY_STEP, COLUMN_STEP, true>(of_q, grad_scores + own_query * KEY_STEP, k_tile + own_column);
+        if (!is_turn) {
+            if (threadIdx.x == 0) {
+                while (load_word(turn) != (unsigned long long)block) {}
+                memory_fence();
+            }
+            __syncthreads();
+            load_sums(before, to, rows, own_column, depth);
+        }
+        turn++;
 #pragma unroll
         for (int i = 0; i < OfQueries::I; i++) {
-            if (at + own_query + i * GROUPS >= queries) continue;
+            if (i * GROUPS >= rows) continue;
 #pragma unroll
             for (int j = 0; j < OfQueries::J; j += 4) {
                 const float4 was = before[i][j / 4];

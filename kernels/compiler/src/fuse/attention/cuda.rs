@@ -82,7 +82,8 @@ impl Tiles {
         Tiles {
             warps: 8,
             own: Own::Keys { keys, queries },
-            shared_floats: keys_and_values + slots + weights,
+            // And what the first thread tells the others.
+            shared_floats: keys_and_values + slots + weights + 1,
         }
     }
 
