@@ -253,9 +253,15 @@ fn kernels_of_attention_compile_without_spills() {
         ("sm_90a", &["f32", "tf32", "bf16"]),
     ] {
         for precision in precisions {
-            for (words, most) in [("dimension=64", 0), ("dimension=128 mask=causal", WORDS)] {
+            for (words, most) in [
+                ("sequence=8192 dimension=64", 0),
+                ("sequence=8192 dimension=128 mask=causal", WORDS),
+                // In f32, several blocks a tile.
+                ("sequence=512 dimension=64 mask=causal", 0),
+                ("sequence=512 dimension=128", WORDS),
+            ] {
                 let words = format!("{words} precision={precision}");
-                let (problem, _) = problem(&format!("attention batch=8 sequence=8192 {words}"));
+                let (problem, _) = problem(&format!("attention batch=8 {words}"));
                 let canonical = CanonicalShape::default();
                 let program = problem.program("compiled", Phase::Both, &canonical, &gpu(arch));
                 for source in program.unwrap().compiled() {
