@@ -24,7 +24,7 @@
 #define KEY_STEP (KEYS + 4)
 #define HALF (WARPS / 2)
 // A product over queries in pieces: between them a thread looks whether its block's turn has come.
-#define PIECES 4
+#define PIECES 2
 #define PIECE (QUERIES / PIECES)
 // Columns of a matrix, transposed, and a number of each row.
 #define SLOT (COLUMNS * QUERY_STEP + QUERIES)
