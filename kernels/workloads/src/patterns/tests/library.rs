@@ -38,6 +38,23 @@ fn a_library_has_what_is_one_call() {
     assert!(!is_whole(weights, &cuda));
 }
 
+/// Its GELU is exact where rows are whole float4.
+#[test]
+fn a_gelu_of_odd_rows_is_no_library_s() {
+    let cuda = Target::Cuda {
+        arch: "sm_90a".to_owned(),
+    };
+    for ([k, n], is_exact) in [([16, 24], true), ([15, 24], false), ([16, 22], false)] {
+        let linear = |activation| linear([3, k, n], activation);
+        assert_eq!(
+            is_whole(linear(Activation::GeluTanh), &cuda),
+            is_exact,
+            "{k} {n}"
+        );
+        assert!(is_whole(linear(Activation::Relu), &cuda), "{k} {n}");
+    }
+}
+
 /// Attention of some heads, whole.
 fn heads(dimension: usize, precision: Precision) -> Attention {
     Attention {
