@@ -114,7 +114,7 @@ fn launches_of_a_function_become_a_graph() {
     assert_eq!(code(&ran), 4, "{}", text(&ran));
 }
 
-/// As kernels, which have no graphs there either.
+/// As kernels, of which no graph is made there either.
 #[test]
 fn on_a_cpu_a_function_is_called() {
     if !has_package("torch", "torch") {
@@ -131,6 +131,6 @@ fn on_a_cpu_a_function_is_called() {
     ] {
         let row = &rows[name];
         assert_eq!(row["status"], "ok", "{name}: {}", row["reason"]);
-        assert_eq!(row["mode"], "graph", "{name}");
+        assert_eq!(row["mode"], "launch", "{name}");
     }
 }

@@ -252,7 +252,7 @@ fn failure(error: &Value) -> Failure {
     Failure {
         status,
         reason: error["reason"].as_str().unwrap_or("it failed").to_owned(),
-        is_lost: status == Status::Crashed,
+        is_lost: error["ends"].as_bool().unwrap_or(false),
         is_from_outside: false,
     }
 }

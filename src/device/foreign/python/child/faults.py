@@ -6,11 +6,13 @@ import traceback
 
 
 class Refused(Exception):
-    """A failure whose status is known where it is raised."""
+    """A failure whose status is known where it is raised. `ends` says that this interpreter can't
+    go on."""
 
-    def __init__(self, status, reason):
+    def __init__(self, status, reason, ends=False):
         super().__init__(reason)
         self.status = status
+        self.ends = ends
 
 
 # Names of exception classes, of whatever library, by the status that they mean.
@@ -42,7 +44,7 @@ WORDS = [
     # Triton without a GPU.
     ("unavailable", ["0 active drivers"]),
     ("crashed", ["illegal memory access", "an illegal instruction", "misaligned address",
-                 "unspecified launch failure", "device-side assert", "hardware stack error"]),
+                 "unspecified launch failure", "device-side assert triggered", "hardware stack error"]),
     ("oom", ["RESOURCE_EXHAUSTED", "CUDA out of memory", "out of memory", "Unable to allocate"]),
     ("launch_error", ["invalid configuration argument", "too many resources requested",
                       "invalid argument", "no kernel image"]),
@@ -78,7 +80,9 @@ def answer(error, files=()):
             reason = f"{place}: {reason}"
     traceback.print_exception(type(error), error, error.__traceback__, file=sys.stderr)
     sys.stderr.flush()
-    return {"error": {"status": status_of(error), "reason": reason}}
+    status = status_of(error)
+    ends = status == "crashed" or getattr(error, "ends", False) is True
+    return {"error": {"status": status, "reason": reason, "ends": ends}}
 
 
 def place_of(error, files):

@@ -30,9 +30,8 @@ class Graph:
         except Exception as error:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
             reason = f"{program.what} can't be recorded as a CUDA graph: {first}"
-            raise faults.Refused(faults.status_of(error), reason) from error
-        # What a function computed while it was recorded is not computed by the graph.
-        self.poison(program.framework)
+            # PyTorch's allocator may still think that it is recording.
+            raise faults.Refused(faults.status_of(error), reason, ends=True) from error
 
     def poison(self, framework):
         """Sets the bits of all results."""

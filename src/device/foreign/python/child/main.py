@@ -221,7 +221,7 @@ def serve():
             # The traceback holds memory that the next program may need.
             error.__traceback__ = None
             gc.collect()
-        is_lost = answer.get("error", {}).get("status") == "crashed"
+        is_lost = answer.get("error", {}).get("ends", False)
         frames.send(answer)
         if is_lost:
             os._exit(1)

@@ -120,6 +120,8 @@ class Program:
         self.results = None
         if self.as_graph and self.graph is None:
             self.graph = Graph(self)
+            # Calls before the recording computed results that the graph is to compute.
+            self._poison_known()
         for name, array in self.own.items():
             self.framework.copy(self.given[name], array)
         for name, array in self.targets.items():
@@ -144,10 +146,7 @@ class Program:
         """Sets the bits of all outputs that it writes. Memory for those that it returns
         comes from an allocator, and is poisoned where the allocator hands it out again."""
         self.results = None
-        for array in self.targets.values():
-            self.framework.poison(array)
-        if self.graph is not None:
-            self.graph.poison(self.framework)
+        self._poison_known()
         if self.framework.name == "jax":
             return
         held = [
@@ -157,6 +156,13 @@ class Program:
         ]
         self.framework.synchronize()
         del held
+
+    def _poison_known(self):
+        """Sets the bits of outputs that it is given, and of those that a graph returns."""
+        for array in self.targets.values():
+            self.framework.poison(array)
+        if self.graph is not None:
+            self.graph.poison(self.framework)
 
     def call(self):
         """Calls it once, or launches the graph of a call. Its results are kept until the next."""
