@@ -17,9 +17,9 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 95_500),
-    ("kernels/program/src", 4900),
+    ("kernels/program/src", 4_900),
     ("kernels/compiler/src", 31_400),
-    ("kernels/workloads/src", 18400),
+    ("kernels/workloads/src", 18_600),
     ("cache/src", 6200),
     ("tests/it", 24_200),
 ];

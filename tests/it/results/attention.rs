@@ -213,3 +213,51 @@ fn coarser_factors_are_less_exact() {
         assert!(10.0 * exact < coarse && 2.0 * coarse < coarsest);
     }
 }
+
+/// Attention in f32 before and since blocks share the keys of a tile.
+const SHORT: &str = "2026-11-26-h100-attention-f32";
+
+/// Both programs at short and long sequences, in microseconds.
+pub(super) fn of_short_sequences() -> String {
+    let mut table = Table::new(&[
+        "mask",
+        "d",
+        "S",
+        "`eager` forward us",
+        "before",
+        "now",
+        "`eager` with gradients us",
+        "before",
+        "now",
+    ]);
+    let [before, now] =
+        ["before", "now"].map(|run| Rows::read(SHORT, &format!("{run}-records.csv")));
+    for mask in ["none", "causal"] {
+        for dimension in ["64", "128"] {
+            for sequence in ["256", "512", "1024", "2048", "4096", "8192"] {
+                let us = |rows: &Rows, backend, phase| {
+                    let row = rows.one(&[
+                        ("mask", mask),
+                        ("dimension", dimension),
+                        ("sequence", sequence),
+                        ("backend", backend),
+                        ("phase", phase),
+                    ]);
+                    three(row.median() / 1e3)
+                };
+                table.line([
+                    mask.to_owned(),
+                    dimension.to_owned(),
+                    sequence.to_owned(),
+                    us(&now, "eager", "forward"),
+                    us(&before, "compiled", "forward"),
+                    us(&now, "compiled", "forward"),
+                    us(&now, "eager", "both"),
+                    us(&before, "compiled", "both"),
+                    us(&now, "compiled", "both"),
+                ]);
+            }
+        }
+    }
+    table.text()
+}

@@ -14,6 +14,7 @@ pub(super) fn runs() -> String {
         ("step", "steps of the small model"),
         ("medium", "of the medium one"),
         ("attention", "attention"),
+        ("torch", "attention in f32 beside PyTorch"),
     ];
     let runs = runs.map(|(name, of)| {
         let run = record::run(RECORD, &format!("{name}-"));
@@ -115,6 +116,46 @@ pub(super) fn attention() -> String {
                     us(ns("compiled", "both", "launch")),
                     us(compiled),
                     format!("{:.2}", eager / compiled),
+                ]);
+            }
+        }
+    }
+    table.text()
+}
+
+/// Attention in f32 with its gradients by functions of PyTorch, in both modes.
+pub(super) fn functions() -> String {
+    let mut table = Table::new(&[
+        "S",
+        "mask",
+        "backend",
+        "forward us",
+        "as a graph",
+        "with gradients us",
+        "as a graph",
+    ]);
+    let rows = Rows::read(RECORD, "torch-records.csv");
+    for sequence in ["512", "2048"] {
+        for mask in ["none", "causal"] {
+            for backend in ["compiled", "torch_sdpa", "torch_compile_plain"] {
+                let us = |phase, mode| {
+                    let row = rows.one(&[
+                        ("sequence", sequence),
+                        ("mask", mask),
+                        ("backend", backend),
+                        ("phase", phase),
+                        ("mode", mode),
+                    ]);
+                    format!("{}{}", three(row.median() / 1e3), row.marks())
+                };
+                table.line([
+                    sequence.to_owned(),
+                    mask.to_owned(),
+                    format!("`{backend}`"),
+                    us("forward", "launch"),
+                    us("forward", "graph"),
+                    us("both", "launch"),
+                    us("both", "graph"),
                 ]);
             }
         }

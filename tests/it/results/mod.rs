@@ -107,6 +107,10 @@ const PARTS: &[Part] = &[
         record::run("2026-11-26-h100-attention-warps", "warps-")
     }),
     ("attention-warps", attention::by_warps_and_warpgroups),
+    ("attention-short-run", || {
+        record::run("2026-11-26-h100-attention-f32", "now-")
+    }),
+    ("attention-short", attention::of_short_sequences),
     ("transformer-run", || {
         record::run("2026-11-24-h200-transformer", "")
     }),
@@ -122,6 +126,7 @@ const PARTS: &[Part] = &[
     ("graphs-runs", graphs::runs),
     ("graphs-steps", graphs::steps),
     ("graphs-attention", graphs::attention),
+    ("graphs-functions", graphs::functions),
     ("transformer-sizes-run", transformer::runs_of_larger_models),
     ("transformer-sizes", transformer::larger_models),
     ("economics-run", || {
