@@ -153,11 +153,6 @@ impl Definition {
         })
     }
 
-    /// True where inputs are broadcast to outputs.
-    fn is_elementwise(&self) -> bool {
-        self.reference.is_some()
-    }
-
     /// The tensors and the work for these values of the parameters.
     ///
     /// # Errors
@@ -321,13 +316,13 @@ impl Definition {
 
     /// Why an elementwise reference has no value for each element of an output.
     fn broadcast_objection(&self, sizes: &Sizes) -> Option<String> {
-        if !self.is_elementwise() {
-            return None;
-        }
+        let reference = self.reference.as_ref()?;
         let outputs = sizes.outputs.iter();
         let mut pairs = outputs.flat_map(|output| sizes.inputs.iter().map(move |it| (output, it)));
-        let (output, input) =
-            pairs.find(|(output, input)| strides(&input.shape, &output.shape).is_none())?;
+        let (output, input) = pairs.find(|(output, input)| {
+            reference.reads(&output.name, &input.name)
+                && strides(&input.shape, &output.shape).is_none()
+        })?;
         Some(format!(
             "`check.reference`: `{}` of {:?} does not broadcast to `{}` of {:?}, as an elementwise \
              reference wants it",

@@ -30,6 +30,8 @@ pub(crate) fn reference_scope<'a>(
 #[derive(Debug)]
 pub(super) struct Elementwise {
     expressions: BTreeMap<String, Expression>,
+    /// Parameters, then inputs.
+    scope: Scope,
 }
 
 /// An input as an output's elements read it.
@@ -49,7 +51,17 @@ impl Elementwise {
         });
         Ok(Elementwise {
             expressions: compiled.collect::<Result<_, String>>()?,
+            scope: scope.clone(),
         })
+    }
+
+    /// Whether the expression of an output reads an input.
+    pub(super) fn reads(&self, output: &str, input: &str) -> bool {
+        let slot = self.scope.find(input).map(|(slot, _)| slot);
+        let expression = self.expressions.get(output);
+        expression
+            .zip(slot)
+            .is_some_and(|(it, slot)| it.slots().contains(&slot))
     }
 
     /// Operations of all `outputs`.

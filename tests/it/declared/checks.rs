@@ -93,7 +93,7 @@ fn a_backend_judges_others_and_is_unchecked_itself() {
 
 #[test]
 fn tensors_that_contradict_each_other_are_an_error_and_not_skipped() {
-    let expr = "reference = { expr = \"x\" }";
+    let expr = "reference = { expr = \"x + short\" }";
     for (more, reason) in [
         (
             "inputs.short = { dtype = \"f32\", shape = [\"n - 1\"] }",
@@ -123,6 +123,15 @@ fn tensors_that_contradict_each_other_are_an_error_and_not_skipped() {
         assert_eq!(status, "error", "{why}");
         assert!(why.contains(reason), "{why}");
     }
+}
+
+#[test]
+fn a_reference_need_not_read_all_inputs() {
+    let more = "inputs.other = { dtype = \"f32\", shape = [\"n - 1\"] }";
+    let folder = place("reference = { expr = \"2 * x\" }", &["right"], more);
+    run(&folder);
+    let (status, checked, why) = &judged(&folder)["right"];
+    assert_eq!((&**status, &**checked), ("ok", "full"), "{why}");
 }
 
 #[test]
