@@ -76,6 +76,10 @@ const PARTS: &[Part] = &[
         record::run("2026-11-25-h100-parity", "cold-")
     }),
     ("parity", operations::parity),
+    ("placements-run", || {
+        record::run("2026-11-26-h100-parity", "cold-")
+    }),
+    ("placements", operations::placements),
     ("untuned-run", || {
         record::run("2026-11-24-h200-operations-untuned", "")
     }),

@@ -398,6 +398,46 @@ pub(super) fn in_rounds_with_pytorch() -> String {
     table.text()
 }
 
+/// The short kernel over places in memory, in each state of the cache.
+pub(super) fn placements() -> String {
+    let mut table = Table::new(&[
+        "second-level cache",
+        "places",
+        "`native` us",
+        "least to most",
+        "`by_python` us",
+        "least to most",
+        "over `native`",
+    ]);
+    for (state, runs) in [("cold", &["cold", "again"][..]), ("clean", &["clean"])] {
+        let [native, python] = ["native", "by_python"].map(|backend| {
+            let of_run = |run: &&str| {
+                let rows = Rows::read("2026-11-26-h100-parity", &format!("{run}-records.csv"));
+                let rows = rows.all(&[("backend", backend)]);
+                rows.into_iter().map(Row::of_peer).collect::<Vec<f64>>()
+            };
+            runs.iter().flat_map(of_run).collect::<Vec<f64>>()
+        });
+        let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
+        let us = |ns: f64| format!("{:.3}", ns / 1e3);
+        let range = |times: &[f64]| {
+            let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = times.iter().copied().fold(0.0, f64::max);
+            format!("{} to {}", us(least), us(most))
+        };
+        table.line([
+            state.to_owned(),
+            native.len().to_string(),
+            us(mean(&native)),
+            range(&native),
+            us(mean(&python)),
+            range(&python),
+            format!("{:+.2} %", 100.0 * (mean(&python) / mean(&native) - 1.0)),
+        ]);
+    }
+    table.text()
+}
+
 /// One kernel launched by this program, by a function in Python, and by this program again.
 pub(super) fn parity() -> String {
     let mut table = Table::new(&[

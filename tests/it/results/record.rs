@@ -86,6 +86,12 @@ impl Row {
         self.number("median_ns")
     }
 
+    /// The median in nanoseconds of a row that a backend of its manifest has judged.
+    pub(super) fn of_peer(row: &Row) -> f64 {
+        assert_eq!((row.text("status"), row.text("checked")), ("ok", "peer"));
+        row.number("median_ns")
+    }
+
     /// The marks of the row beside its time in a table: `u` ungated, `w` wide interval, and so on:
     /// docs/results.md explains them.
     pub(super) fn marks(&self) -> String {
