@@ -8,6 +8,7 @@ use sweeper_program::tensor::Dtype;
 use sweeper_program::{Activation, Library, Matmul, Matrix, Precision};
 
 use super::driver::Fault;
+use super::numerics;
 
 use sys::cublasLtMatmulDescAttributes_t as Of;
 use sys::cublasLtMatmulPreferenceAttributes_t as Wish;
@@ -154,7 +155,7 @@ impl Product {
     /// at multiples of `alignment` bytes.
     ///
     /// # Errors
-    /// A call that the library can't do.
+    /// A call that the library can't do, or for which it chooses a coarser arithmetic.
     pub fn new(
         blas: &Rc<Blas>,
         call: &Matmul,
@@ -178,6 +179,7 @@ impl Product {
         let description = describe(call, &layouts)?;
         let (algorithm, scratch_bytes) =
             choose(blas, &description, &layouts, scratch_bytes, alignment)?;
+        numerics::check(&algorithm, call.precision)?;
         Ok(Product {
             blas: Rc::clone(blas),
             call: *call,

@@ -5,7 +5,7 @@
 //! objects on it, [`run`] queues steps, [`timing`] and [`gate`] time them, [`flush`] sets the state
 //! of the cache before that, [`graph`] makes one launch of many, [`nvml`] watches clocks;
 //! [`compiler`] calls NVRTC, which needs no GPU; [`calls`] makes a launch a call of a kernel or of
-//! one of NVIDIA's [`libraries`]. This file keeps the books.
+//! one of NVIDIA's [`libraries`]; [`numerics`] asks one how exact it is. This file keeps the books.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -43,6 +43,7 @@ pub mod flush;
 pub mod run;
 pub mod timing;
 pub mod graph;
+mod numerics;
 pub mod nvml;
 mod launcher;
 
