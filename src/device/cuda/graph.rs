@@ -87,7 +87,6 @@ impl Recording<'_> {
     pub fn last(&self) -> Result<Vec<Node>, Fault> {
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         let (mut nodes, mut count) = (std::ptr::null(), 0);
-        let unwanted = std::ptr::null_mut;
         // SAFETY: the pointers are to values of the right types; no result is wanted of the others.
         unsafe {
             sys::cuStreamGetCaptureInfo_v3(
@@ -96,7 +95,7 @@ impl Recording<'_> {
                 std::ptr::null_mut(),
                 std::ptr::null_mut(),
                 &raw mut nodes,
-                unwanted(),
+                std::ptr::null_mut(),
                 &raw mut count,
             )
         }
@@ -114,8 +113,7 @@ impl Recording<'_> {
     /// # Errors
     /// The driver's.
     #[expect(unsafe_code, reason = "a call of the driver")]
-    pub fn after(&self, nodes: &[Node]) -> Result<(), Fault> {
-        let mut nodes = nodes.to_vec();
+    pub fn after(&self, mut nodes: Vec<Node>) -> Result<(), Fault> {
         let set =
             sys::CUstreamUpdateCaptureDependencies_flags_enum::CU_STREAM_SET_CAPTURE_DEPENDENCIES;
         // SAFETY: the nodes are of the graph that is being recorded, and are copied by the call.

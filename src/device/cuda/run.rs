@@ -123,7 +123,7 @@ impl<'a> Runner<'a> {
         let mut ends: Vec<Vec<Node>> = Vec::with_capacity(dependencies.len());
         for (step, waits) in self.program.steps.iter().zip(&dependencies) {
             let nodes = waits.iter().flat_map(|&before| &ends[before]).copied();
-            recording.after(&nodes.collect::<Vec<_>>())?;
+            recording.after(nodes.collect())?;
             let step = self.overlapping(step, waits);
             self.steps(std::slice::from_ref(&*step), &mut Vec::new())?;
             ends.push(recording.last()?);

@@ -1,6 +1,6 @@
 //! Programs launched as one CUDA graph, beside launches that follow each other.
 
-use super::record::{self, Row, Rows};
+use super::record::{self, Rows};
 use super::table::{Table, three};
 
 const RECORD: &str = "2026-11-26-h100-graphs";
@@ -21,10 +21,6 @@ pub(super) fn runs() -> String {
         format!("{of}:\n\n{run}")
     });
     runs.join("\n")
-}
-
-fn milliseconds(row: &Row) -> String {
-    format!("{}{}", three(row.median() / 1e6), row.marks())
 }
 
 /// Training steps in both modes.
@@ -66,8 +62,8 @@ pub(super) fn steps() -> String {
             precision.to_owned(),
             context.to_owned(),
             launch.text("launches").to_owned(),
-            milliseconds(launch),
-            milliseconds(graph),
+            launch.milliseconds(),
+            graph.milliseconds(),
             format!("{:.1} %", 100.0 * (1.0 - graph.median() / launch.median())),
             peer,
         ]);

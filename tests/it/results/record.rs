@@ -86,6 +86,11 @@ impl Row {
         self.number("median_ns")
     }
 
+    /// The median in milliseconds, and the row's marks.
+    pub(super) fn milliseconds(&self) -> String {
+        format!("{}{}", three(self.median() / 1e6), self.marks())
+    }
+
     /// The median in nanoseconds of a row that a backend of its manifest has judged.
     pub(super) fn of_peer(row: &Row) -> f64 {
         assert_eq!((row.text("status"), row.text("checked")), ("ok", "peer"));

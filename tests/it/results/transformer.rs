@@ -75,12 +75,11 @@ pub(super) fn products_together() -> String {
         let of = |run: &str| Rows::read(TOGETHER, &format!("{run}-{context}-records.csv"));
         let (before, now) = (of("before"), of("now"));
         let [before, now] = [&before, &now].map(|rows| rows.one(&[("backend", "compiled")]));
-        let ms = |row: &Row| format!("{}{}", three(row.median() / 1e6), row.marks());
         let compiling = |row: &Row| format!("{:.1}", row.number("compile_wall_ns") / 1e9);
         table.line([
             context.to_owned(),
-            ms(before),
-            ms(now),
+            before.milliseconds(),
+            now.milliseconds(),
             format!("{} / {}", before.text("launches"), now.text("launches")),
             format!("{} / {}", compiling(before), compiling(now)),
         ]);
@@ -110,13 +109,12 @@ pub(super) fn operands_as_they_lie() -> String {
         let peer = pytorch.one(&[("backend", "torch_graph"), ("context", context)]);
         // Nobody checks what the program computes.
         let peer_ns = peer.number("median_ns");
-        let ms = |row: &Row| format!("{}{}", three(row.median() / 1e6), row.marks());
         let gigabytes = |row: &Row| three(row.number("peak_allocated_bytes") / 1e9);
         table.line([
             context.to_owned(),
             format!("{}{}", three(peer_ns / 1e6), peer.marks()),
-            ms(before),
-            ms(now),
+            before.milliseconds(),
+            now.milliseconds(),
             format!("{:.2}", peer_ns / now.median()),
             format!("{} / {}", before.text("launches"), now.text("launches")),
             format!("{} / {}", gigabytes(before), gigabytes(now)),

@@ -44,6 +44,12 @@ impl Access<'_> {
     }
 }
 
+/// Whether a step with accesses of its own must wait for one before it.
+fn must_wait(own: &[Access<'_>], before: &[Access<'_>]) -> bool {
+    let conflicts = |access: &Access<'_>| own.iter().any(|it| it.conflicts(access));
+    before.iter().any(conflicts)
+}
+
 impl Program {
     /// For each timed step, the earlier steps that it must wait for: those that write memory which
     /// it reads or writes, and those that read memory which it writes. A step for which another of
@@ -65,14 +71,12 @@ impl Program {
         let mut earlier: Vec<Vec<u64>> = Vec::with_capacity(self.steps.len());
         let mut dependencies = Vec::with_capacity(self.steps.len());
         for (at, step) in self.steps.iter().enumerate() {
-            let mut own = Vec::new();
-            self.collect_accesses(step, &mut Vec::new(), addresses, &is_unused, &mut own);
+            let own = self.accesses(step, addresses, &is_unused);
             let mut ended = vec![0u64; at.div_ceil(64)];
             let mut waits = Vec::new();
             for before in (0..at).rev() {
                 let has_ended = ended[before / 64] >> (before % 64) & 1 == 1;
-                let conflicts = |access: &Access<'_>| own.iter().any(|it| it.conflicts(access));
-                if has_ended || !accesses[before].iter().any(conflicts) {
+                if has_ended || !must_wait(&own, &accesses[before]) {
                     continue;
                 }
                 for (mine, theirs) in ended.iter_mut().zip(&earlier[before]) {
@@ -89,20 +93,40 @@ impl Program {
         Some(dependencies)
     }
 
-    /// Whether each timed step waits for the one before, though no two buffers share memory: then
-    /// steps have one order.
-    pub fn is_chain(&self) -> bool {
-        let ends = self.buffers.iter().scan(0, |end, buffer| {
+    /// Addresses of buffers of which no two share memory.
+    pub fn addresses_apart(&self) -> Vec<u64> {
+        let begins = self.buffers.iter().scan(0, |end, buffer| {
             let begin = *end;
             *end += buffer.size_bytes();
             Some(begin)
         });
-        let apart: Vec<u64> = ends.collect();
-        let dependencies = self.dependencies(&apart, |_, _| false);
-        dependencies.is_none_or(|all| {
-            let waits = |(at, waits): (usize, &Vec<usize>)| at == 0 || waits.contains(&(at - 1));
-            all.iter().enumerate().all(waits)
-        })
+        begins.collect()
+    }
+
+    /// Whether each timed step waits for the one before, though no two buffers share memory: then
+    /// steps have one order.
+    pub fn is_chain(&self) -> bool {
+        let apart = self.addresses_apart();
+        let accesses = self
+            .steps
+            .iter()
+            .map(|step| self.accesses(step, &apart, &|_, _| false));
+        let accesses: Vec<Vec<Access<'_>>> = accesses.collect();
+        accesses
+            .windows(2)
+            .all(|pair| must_wait(&pair[1], &pair[0]))
+    }
+
+    /// All memory that a step reads or writes.
+    fn accesses<'p>(
+        &'p self,
+        step: &'p Step,
+        addresses: &[u64],
+        is_unused: &impl Fn(KernelId, usize) -> bool,
+    ) -> Vec<Access<'p>> {
+        let mut accesses = Vec::new();
+        self.collect_accesses(step, &mut Vec::new(), addresses, is_unused, &mut accesses);
+        accesses
     }
 
     fn collect_accesses<'p>(
@@ -186,12 +210,6 @@ mod tests {
         View::new(BufferId(buffer), Index::fixed(0), 64)
     }
 
-    fn apart(program: &Program) -> Vec<u64> {
-        (0..program.buffers.len() as u64)
-            .map(|at| at * 256)
-            .collect()
-    }
-
     #[test]
     fn steps_wait_for_writers_and_readers_of_their_memory() {
         let program = program(
@@ -204,7 +222,7 @@ mod tests {
                 (vec![], vec![whole(0)]),
             ],
         );
-        let found = program.dependencies(&apart(&program), |_, _| false);
+        let found = program.dependencies(&program.addresses_apart(), |_, _| false);
         // The last waits for both readers, and so for the first, too; not for the fourth.
         let expected = [vec![], vec![0], vec![0], vec![1, 2], vec![1, 2]];
         assert_eq!(found.unwrap(), expected);
@@ -319,5 +337,8 @@ mod tests {
         );
         assert!(chain.is_chain());
         assert!(program(0, vec![]).is_chain());
+        let apart = chain.addresses_apart();
+        let dependencies = chain.dependencies(&apart, |_, _| false).unwrap();
+        assert_eq!(dependencies, [vec![], vec![0], vec![1]]);
     }
 }

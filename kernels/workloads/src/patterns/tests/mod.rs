@@ -499,11 +499,7 @@ fn compiled_gradients_are_ordered_by_their_data() {
     assert_eq!(program("compiled", Phase::Forward).order, Order::InTurn);
     let compiled = program("compiled", Phase::Both);
     assert_eq!(compiled.order, Order::ByData);
-    let ends = compiled.buffers.iter().scan(0, |end, buffer| {
-        *end += buffer.size_bytes();
-        Some(*end - buffer.size_bytes())
-    });
-    let addresses: Vec<u64> = ends.collect();
+    let addresses = compiled.addresses_apart();
     let dependencies = compiled.dependencies(&addresses, |_, _| false).unwrap();
     let last = dependencies.len() - 1;
     assert!(
