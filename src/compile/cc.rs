@@ -256,11 +256,11 @@ impl Cc {
             command.arg(format!("-D{name}={value}"));
         }
         let user = source.user.as_deref();
-        if let Some(user) = user {
+        if user.is_some() {
             // A function that is missing is found now, not when the kernel is loaded.
             command.arg("-Werror=implicit-function-declaration");
-            command.args(&user.options);
         }
+        command.args(source.options.iter().map(AsRef::<str>::as_ref));
         command.args([source.main_file(), "-o", "kernel.so"]);
         let libraries = user.map_or(&[][..], |user| &user.libraries);
         command.args(libraries.iter().map(|library| format!("-l{library}")));
@@ -314,6 +314,7 @@ mod tests {
             files: Cow::Owned(vec![SourceFile::embedded("main.c", text)]),
             entry: "f".into(),
             defines: vec![KernelSource::define("ANSWER", 42)],
+            options: Vec::new(),
             user: None,
         }
     }

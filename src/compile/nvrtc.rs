@@ -275,7 +275,7 @@ fn options(source: &KernelSource, arch: &str) -> Result<Vec<CString>, CompileErr
     let common = OPTIONS.iter().map(|&option| option.to_owned());
     let defines = source.defines.iter();
     let defines = defines.map(|(name, value)| format!("-D{name}={value}"));
-    let own = source.user.iter().flat_map(|user| user.options.clone());
+    let own = source.options.iter().map(ToString::to_string);
     std::iter::once(arch)
         .chain(common)
         .chain(own)
@@ -357,6 +357,7 @@ mod tests {
             files: Cow::Owned(files.collect()),
             entry: "f".into(),
             defines: vec![KernelSource::define("ANSWER", 42)],
+            options: Vec::new(),
             user: None,
         }
     }

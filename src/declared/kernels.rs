@@ -98,8 +98,14 @@ impl Kernels {
                 .iter()
                 .map(define)
                 .collect::<Result<_, String>>()?,
+            options: self
+                .declaration
+                .options
+                .iter()
+                .cloned()
+                .map(Cow::Owned)
+                .collect(),
             user: Some(Box::new(UserOptions {
-                options: self.declaration.options.clone(),
                 libraries: self.declaration.libraries.clone(),
                 names: if is_c { Vec::new() } else { distinct },
             })),

@@ -10,7 +10,7 @@ use crate::shim::{self, Blocks, Mode};
 /// Parts of keys that are whole and that are not, one part a tile and several, also in a causal
 /// attention; rows of no tile; columns that are float4 and that are not. Without the logarithms of
 /// sums, and with gradients, which need them.
-const SIZES: [(&str, Phase, &str); 9] = [
+const SIZES: [(&str, Phase, &str); 10] = [
     ("sm_90a", Phase::Forward, "batch=1 sequence=300 dimension=7"),
     (
         "sm_90a",
@@ -49,6 +49,12 @@ const SIZES: [(&str, Phase, &str); 9] = [
         "sm_80",
         Phase::Forward,
         "batch=2 sequence=270 dimension=20 mask=causal",
+    ),
+    // 99 KiB of shared memory: two warps forward, and four that compute gradients.
+    (
+        "sm_86",
+        Phase::Both,
+        "batch=1 sequence=300 dimension=33 mask=causal",
     ),
 ];
 

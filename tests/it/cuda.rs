@@ -208,6 +208,7 @@ fn source(entry: &'static str) -> KernelSource {
         files: Cow::Owned(vec![SourceFile::embedded("test.cu", KERNELS)]),
         entry: entry.into(),
         defines: Vec::new(),
+        options: Vec::new(),
         user: None,
     }
 }

@@ -97,6 +97,7 @@ fn wrapped(ptx: &str) -> KernelSource {
         }]),
         entry: "read_all".into(),
         defines: Vec::new(),
+        options: Vec::new(),
         user: None,
     }
 }

@@ -70,6 +70,7 @@ fn program(is_bf16: bool, over: usize) -> Program {
         files: Cow::Owned(files.to_vec()),
         entry: "products".into(),
         defines: vec![KernelSource::define("BF16", u32::from(is_bf16))],
+        options: Vec::new(),
         user: None,
     }));
     let mut args = vec![];

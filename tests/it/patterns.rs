@@ -211,7 +211,8 @@ fn kernels_of_attention_have_room_on_gpus() {
     // By NVIDIA's table of compute capabilities.
     for (arch, most, precision, phase, dimensions) in [
         ("sm_80", 163 << 10, "f32", Phase::Both, &[3, 64, 128][..]),
-        ("sm_86", 99 << 10, "f32", Phase::Forward, &[3, 64]),
+        ("sm_75", 64 << 10, "f32", Phase::Both, &[3, 64, 128]),
+        ("sm_86", 99 << 10, "f32", Phase::Both, &[3, 64, 128]),
         ("sm_90a", 227 << 10, "f32", Phase::Both, &[3, 64, 128]),
         ("sm_80", 163 << 10, "tf32", Phase::Both, &[3, 64, 128]),
         ("sm_86", 99 << 10, "tf32", Phase::Both, &[3, 64, 128]),

@@ -32,6 +32,7 @@ fn kernel(entry: &'static str, start: u32) -> Kernel {
         files: Cow::Owned(vec![SourceFile::embedded("two.c", TEXT)]),
         entry: entry.into(),
         defines: vec![KernelSource::define("START", start)],
+        options: Vec::new(),
         user: None,
     })
 }

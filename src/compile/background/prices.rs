@@ -130,6 +130,7 @@ mod tests {
             }]),
             entry: "k".into(),
             defines: vec![],
+            options: Vec::new(),
             user: None,
         }
     }

@@ -135,12 +135,11 @@ fn key(source: &KernelSource, arch: &str, options: &[&str], compiler: &str) -> K
     for (name, value) in &source.defines {
         builder = builder.field(&format!("define {name}"), value);
     }
+    for option in &source.options {
+        builder = builder.field("own option", option.as_ref());
+    }
     if let Some(user) = &source.user {
-        let fields = [
-            ("user option", &user.options),
-            ("library", &user.libraries),
-            ("name", &user.names),
-        ];
+        let fields = [("library", &user.libraries), ("name", &user.names)];
         for (field, values) in fields {
             for value in values {
                 builder = builder.field(field, value);
@@ -341,7 +340,7 @@ impl Kernels<'_> {
             Language::C => self.toolchain.cc().map_or(&[][..], Cc::options).to_vec(),
             Language::Cuda => nvrtc::OPTIONS.iter().map(ToString::to_string).collect(),
         };
-        let own = source.user.iter().flat_map(|user| user.options.clone());
+        let own = source.options.iter().map(ToString::to_string);
         let start = log.floor_char_boundary(log.len().saturating_sub(LOG_TAIL_BYTES));
         Metadata {
             sources: vec![source.main_file().to_owned()],

@@ -12,6 +12,7 @@ fn source(text: &'static str) -> KernelSource {
         files: Cow::Owned(vec![SourceFile::embedded("main.c", text)]),
         entry: "f".into(),
         defines: vec![KernelSource::define("N", 4)],
+        options: Vec::new(),
         user: None,
     }
 }
@@ -61,7 +62,10 @@ fn changes() -> Vec<KernelSource> {
             files: vec![SourceFile::embedded("other.c", "int f(void) { return N; }")].into(),
             ..one.clone()
         },
-        of_user(&one, |user| user.options.push("-ffast-math".to_owned())),
+        KernelSource {
+            options: vec!["-ffast-math".into()],
+            ..one.clone()
+        },
         of_user(&one, |user| user.libraries.push("-ffast-math".to_owned())),
         of_user(&one, |user| user.names.push("-ffast-math".to_owned())),
     ]

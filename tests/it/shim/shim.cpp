@@ -77,6 +77,8 @@ struct Fiber {
 
 struct Barrier {
     std::vector<int> waiting;
+    // Threads that arrived and did not wait.
+    int passed = 0;
 };
 // A barrier in shared memory: arrivals and bytes that its phase still waits for.
 struct Arrivals {
@@ -170,17 +172,25 @@ static void leave(int warp) {
     change(from, running->fibers[next]);
 }
 
+// True if that was the last thread that the barrier waited for: the others may go on.
+static bool ends(Barrier &barrier, int count) {
+    if ((int)barrier.waiting.size() + barrier.passed + 1 < count) return false;
+    for (int waiting : barrier.waiting) running->ready.add(waiting);
+    barrier.waiting.clear();
+    barrier.passed = 0;
+    return true;
+}
+
 static void arrive(Barrier &barrier, int count) {
-    if ((int)barrier.waiting.size() + 1 == count) {
-        for (int waiting : barrier.waiting) running->ready.add(waiting);
-        barrier.waiting.clear();
-        return;
-    }
+    if (ends(barrier, count)) return;
     barrier.waiting.push_back(running->current);
     leave(running->current / 32);
 }
 
 void wait(int barrier, int count) { arrive(running->barriers[barrier], count); }
+void pass(int barrier, int count) {
+    if (!ends(running->barriers[barrier], count)) running->barriers[barrier].passed++;
+}
 
 int lane() { return running->current % 32; }
 

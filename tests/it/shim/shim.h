@@ -55,6 +55,8 @@ extern dim3 thread, block, block_size, grid_size;
 [[noreturn]] void fail(const char *what);
 // A barrier that `threads` threads wait at; warps have barriers of their own.
 void wait(int barrier, int threads);
+// The same of a thread that does not wait.
+void pass(int barrier, int threads);
 // Every lane of the warp gives eight bytes and gets those of all lanes.
 const uint64_t *exchange(uint64_t mine);
 int lane();
@@ -147,6 +149,7 @@ static inline unsigned long long take_ticket(unsigned long long *count) { return
 static inline float load_past_l1(const float *from) { return *from; }
 static inline float4 load_float4_past_l1(const float *from) { return *(const float4 *)from; }
 static inline void named_barrier_sync(int barrier, int threads) { shim::wait(barrier, threads); }
+static inline void named_barrier_arrive(int barrier, int threads) { shim::pass(barrier, threads); }
 
 template <class T> T __shfl_xor_sync(unsigned, T x, int lanes) {
     uint64_t cell = 0;

@@ -524,6 +524,7 @@ fn source(name: &str, text: &str, target: &Target) -> KernelSource {
         files: Cow::Owned(files.collect()),
         entry: Cow::Owned(entry),
         defines: vec![],
+        options: Vec::new(),
         user: None,
     }
 }

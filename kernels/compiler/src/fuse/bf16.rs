@@ -94,6 +94,7 @@ fn kernel(copies: Copies, jobs: usize) -> Kernel {
             KernelSource::define("EACH_JOB", each_job(jobs)),
             KernelSource::define("WIDENS", u8::from(copies.widens)),
         ],
+        options: Vec::new(),
         user: None,
     })
 }

@@ -71,6 +71,7 @@ pub(super) fn kernel(target: &Target) -> Kernel {
         files: Cow::Borrowed(files),
         entry: "scatter_add".into(),
         defines: vec![],
+        options: Vec::new(),
         user: None,
     })
 }

@@ -134,6 +134,10 @@ DEVICE bool warp_any(bool x) { return __any_sync(0xffffffffu, x); }
 DEVICE void named_barrier_sync(int barrier, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
+// The same without waiting: others wait for what this thread has stored.
+DEVICE void named_barrier_arrive(int barrier, int threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
 
 // Copies 16 bytes, some time before `copies_wait`. In part: so many of them, and zeros.
 DEVICE void copy_16(float *shared, const float *global) {

@@ -47,15 +47,15 @@ pub struct KernelSource {
     /// Macros, in the order given to the compiler. They derive from the canonical shape and from
     /// parameters that are words, never from a run-time size.
     pub defines: Vec<(Cow<'static, str>, String)>,
+    /// Options of the compiler, after those of every kernel.
+    pub options: Vec<Cow<'static, str>>,
     /// What a source that a user wrote needs beside; kernels of this build need nothing.
     pub user: Option<Box<UserOptions>>,
 }
 
-/// What a user's source needs of its compiler beyond the options of every kernel.
+/// What a user's source needs of its compiler beside options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UserOptions {
-    /// Options after those of every kernel.
-    pub options: Vec<String>,
     /// Libraries to link, such as `m`. C alone.
     pub libraries: Vec<String>,
     /// The functions and variables that are asked for by C++ name expressions, such as
@@ -81,6 +81,7 @@ impl KernelSource {
         files
             && self.defines == other.defines
             && self.language == other.language
+            && self.options == other.options
             && self.user == other.user
     }
 

@@ -120,6 +120,7 @@ fn source(
         }),
         entry: entry.into(),
         defines,
+        options: Vec::new(),
         user: None,
     }
 }

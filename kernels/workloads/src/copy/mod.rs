@@ -127,6 +127,7 @@ pub(crate) fn copy_kernel(backend: &str, elements: usize, target: &Target) -> (K
             files: Cow::Borrowed(files),
             entry: "copy_f32".into(),
             defines,
+            options: Vec::new(),
             user: None,
         })
     };

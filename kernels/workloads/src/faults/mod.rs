@@ -147,6 +147,7 @@ fn kernel(fault: &str, target: &Target) -> KernelSource {
         files: Cow::Borrowed(files),
         entry: "faulty".into(),
         defines: vec![KernelSource::define("FAULT", number(fault))],
+        options: Vec::new(),
         user: None,
     }
 }

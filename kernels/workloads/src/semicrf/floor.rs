@@ -45,6 +45,7 @@ pub fn program(sizes: &Sizes) -> Program {
         files: Cow::Borrowed(&FILES),
         entry: "semicrf_exp_floor".into(),
         defines: vec![],
+        options: Vec::new(),
         user: None,
     }));
     program.steps.push(Step::Launch {

@@ -108,7 +108,7 @@ pub(in crate::fuse) enum Stored {
 pub(super) enum Kernels {
     /// In C.
     Cpu,
-    /// In f32, for all GPUs.
+    /// In f32, for GPUs that copy to shared memory by themselves.
     Cuda,
     /// In tf32 or bf16, for Hopper's tensor cores: products of warpgroups.
     Hopper,
@@ -128,11 +128,11 @@ impl Kernels {
             return Some(Kernels::Cpu);
         };
         match request.precision {
+            // Copies to shared memory came with them.
+            _ if generation(arch) < FIRST_WITH_TENSORS => None,
             Precision::F32 => Some(Kernels::Cuda),
             Precision::Tf32 | Precision::Bf16 if arch == "sm_90a" => Some(Kernels::Hopper),
-            Precision::Tf32 | Precision::Bf16 => {
-                (generation(arch) >= FIRST_WITH_TENSORS).then_some(Kernels::Mma)
-            }
+            Precision::Tf32 | Precision::Bf16 => Some(Kernels::Mma),
         }
     }
 
@@ -491,6 +491,7 @@ impl Call {
         ];
         let flags = flags.map(|(name, is_set)| (name, usize::from(is_set)));
         let (entry, _) = self.form().names();
+        let mut options = Vec::new();
         let (language, (files, own)): (_, (&'static [SourceFile], Vec<_>)) = match target {
             Target::Cpu => {
                 let wide = |columns: usize| columns.next_multiple_of(CPU_LANES);
@@ -500,6 +501,7 @@ impl Call {
             }
             Target::Cuda { arch } => {
                 let (files, mut own) = cuda::source(self, arch);
+                options.extend(cuda::options(self).iter().map(|&option| option.into()));
                 own.push(("ALIGNED", usize::from(self.is_aligned())));
                 (Language::Cuda, (files, own))
             }
@@ -512,6 +514,7 @@ impl Call {
             defines: defines
                 .map(|(name, value)| KernelSource::define(name, value))
                 .collect(),
+            options,
             user: None,
         })
     }

@@ -23,8 +23,9 @@ static GRAD_FILES: [SourceFile; 3] = [
     CUDA_H,
 ];
 
-/// Columns of operands are rounded up to a multiple of this.
-const COLUMNS: usize = 64;
+/// Columns of operands are rounded up to a multiple of this. There are kernels for one and for two
+/// times as many.
+pub(super) const COLUMNS: usize = 64;
 
 /// Floats after each row of a tile of shared memory.
 const PAD: usize = 4;
@@ -74,16 +75,17 @@ impl Tiles {
         }
     }
 
-    fn grad(call: &Call, (keys, queries): (usize, usize)) -> Tiles {
+    fn grad(call: &Call, (warps, keys, queries): (usize, usize, usize)) -> Tiles {
         let wide = widest(call);
         let keys_and_values = 2 * keys * (wide + PAD);
-        let slots = 2 * (wide * (queries + PAD) + queries);
+        // Two tiles of queries, by turns, and one of their gradients.
+        let slots = 3 * (wide * (queries + PAD) + queries);
         let weights = 2 * queries * (keys + PAD);
         Tiles {
-            warps: 8,
+            warps,
             own: Own::Keys { keys, queries },
-            // And what the first thread tells the others.
-            shared_floats: keys_and_values + slots + weights + 1,
+            // And what the first thread of the block and of each half tells the others.
+            shared_floats: keys_and_values + slots + weights + 3,
         }
     }
 
@@ -93,8 +95,8 @@ impl Tiles {
             // A thread has eight columns of the result: two warps share more than 64.
             (Form::Forward, _) if wide(call)[1] > COLUMNS => (&[(8, 2), (4, 2), (2, 2)], &[]),
             (Form::Forward, _) => (&[(8, 1), (8, 2), (4, 1), (2, 1)], &[]),
-            (_, true) => (&[], &[(64, 64), (64, 32)]),
-            (_, false) => (&[], &[(128, 64), (64, 64)]),
+            (_, true) => (&[], &[(8, 64, 64), (8, 64, 32)]),
+            (_, false) => (&[], &[(8, 128, 64), (8, 64, 64), (4, 64, 32)]),
         };
         let forward = forward.iter().map(|&of| Tiles::forward(call, of));
         let grad = grad.iter().map(|&of| Tiles::grad(call, of));
@@ -203,6 +205,11 @@ pub(super) fn shared_bytes_of(arch: &str) -> usize {
     kib << 10
 }
 
+/// Whether a block has room for tiles of more than [`COLUMNS`] columns.
+pub(super) fn has_room_for_wide(arch: &str) -> bool {
+    shared_bytes_of(arch) >= 163 << 10
+}
+
 /// Columns of queries and keys, and of values, as tiles have them.
 fn wide(call: &Call) -> [usize; 2] {
     [call.depth, call.width].map(|columns| columns.next_multiple_of(COLUMNS))
@@ -243,6 +250,15 @@ pub(super) fn source(
     }
 }
 
+/// Options of a call's kernel. That of gradients has its multiply-adds in an order of the fewest
+/// reads of registers, in which the assembler leaves them at its first level of optimization alone.
+pub(super) fn options(call: &Call) -> &'static [&'static str] {
+    match call.form() {
+        Form::Forward => &[],
+        _ => &["--ptxas-options=-O1"],
+    }
+}
+
 pub(super) fn geometry(call: &Call, arch: &str) -> Geometry {
     let tiles = Tiles::of(call, arch);
     Geometry {
@@ -257,7 +273,8 @@ pub(super) fn words(call: &Call, arch: &str) -> Words {
     let tiles = Tiles::of(call, arch);
     match tiles.own {
         Own::Keys { queries, .. } if call.writes(AttentionPart::GradQ) => {
-            let turns = 1 + call.heads() * call.queries.div_ceil(queries);
+            // Each half of a block's warps has turns of its own.
+            let turns = 1 + 2 * call.heads() * call.queries.div_ceil(queries);
             Words {
                 zeros: turns,
                 all: turns,

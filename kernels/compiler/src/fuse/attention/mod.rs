@@ -24,7 +24,7 @@ use super::rewrite::{Whole, apply};
 use crate::graph::pattern::Pattern::{self, Any, Named, Of};
 use crate::graph::pattern::{BROADCAST, DIV, Kind, MUL, Match, Rule, SUB, SUM, TRANSPOSE, Var};
 use crate::graph::{Attention, AttentionPart, Binary, Graph, Node, NodeId, Op, Reduction, Unary};
-use sweeper_program::workload::Refusal;
+use sweeper_program::workload::{Refusal, Target};
 
 const SCORES: Var = Var(0);
 const EXPONENTIALS: Var = Var(1);
@@ -87,31 +87,32 @@ const OF_SCORES: Pattern = Of(
     ],
 );
 
-/// The rules for kernels of ours, or for a library.
-struct Rules<const BY_LIBRARY: bool>;
+/// The rules for kernels of ours, with the columns of queries, keys and values that they have at
+/// most; or, as [`BY_LIBRARY`], for a library.
+struct Rules<const WIDEST: usize>;
 
-impl<const BY_LIBRARY: bool> Rules<BY_LIBRARY> {
+impl<const WIDEST: usize> Rules<WIDEST> {
     const ALL: &'static [Rule] = &[
         Rule {
             from: Of(MATMUL, &[SOFTMAX, Any(VALUES)]),
-            to: forward::<BY_LIBRARY>,
+            to: forward::<WIDEST>,
         },
         Rule {
             from: Of(MATMUL, &[Of(TRANSPOSE, &[SOFTMAX]), Any(GRAD_OUT)]),
-            to: grad_v::<BY_LIBRARY>,
+            to: grad_v::<WIDEST>,
         },
         Rule {
             from: Of(MATMUL, &[Of(TRANSPOSE, &[Any(LEFT)]), Any(RIGHT)]),
             to: |graph, node, found| {
                 let factors = [found[LEFT], found[RIGHT]];
-                grad::<BY_LIBRARY>(graph, node, factors, AttentionPart::GradK)
+                grad::<WIDEST>(graph, node, factors, AttentionPart::GradK)
             },
         },
         Rule {
             from: Of(MATMUL, &[Any(LEFT), Any(RIGHT)]),
             to: |graph, node, found| {
                 let factors = [found[LEFT], found[RIGHT]];
-                grad::<BY_LIBRARY>(graph, node, factors, AttentionPart::GradQ)
+                grad::<WIDEST>(graph, node, factors, AttentionPart::GradQ)
             },
         },
     ];
@@ -128,24 +129,26 @@ pub(super) fn has_kernels(request: &Request<'_>) -> bool {
 /// An attention for a library that has none for the request.
 pub(super) fn recognize(whole: &Whole, request: &Request<'_>) -> Result<Whole, Refusal> {
     if request.by_library {
-        let (whole, _) = apply(whole, Rules::<true>::ALL);
+        let (whole, _) = apply(whole, Rules::<BY_LIBRARY>::ALL);
         by_library::check(&whole.graph, request)?;
         return Ok(whole);
     }
-    let (whole, _) = apply(whole, Rules::<false>::ALL);
-    Ok(
-        match Kernels::of(request).is_some_and(Kernels::are_on_tensor_cores) {
-            true => by_rows::by_rows(&whole),
-            false => whole,
-        },
-    )
+    let kernels = Kernels::of(request);
+    let rules = match (kernels, request.target) {
+        (Some(Kernels::Cuda), Target::Cuda { arch }) if !cuda::has_room_for_wide(arch) => {
+            Rules::<{ cuda::COLUMNS }>::ALL
+        }
+        _ => Rules::<{ 2 * cuda::COLUMNS }>::ALL,
+    };
+    let (whole, _) = apply(whole, rules);
+    Ok(match kernels.is_some_and(Kernels::are_on_tensor_cores) {
+        true => by_rows::by_rows(&whole),
+        false => whole,
+    })
 }
 
-/// Columns of queries, keys and values, at most: tiles of them are in a GPU's shared memory. A
-/// library has limits of its own.
-const fn max_columns(by_library: bool) -> usize {
-    if by_library { usize::MAX } else { 128 }
-}
+/// In place of a number of columns: a library has limits of its own.
+const BY_LIBRARY: usize = usize::MAX;
 
 /// The scores of a softmax, by the operands of their product.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -159,21 +162,21 @@ struct Scores {
 
 impl Scores {
     /// `scale q k^T`, maybe masked.
-    fn of(graph: &Graph, scores: NodeId, by_library: bool) -> Option<Scores> {
+    fn of(graph: &Graph, scores: NodeId, widest: usize) -> Option<Scores> {
         let (products, scale, is_causal) = unscaled(graph, scores, HIDDEN)?;
         let node = graph.node(products);
         let (Op::Matmul, &[q, turned]) = (&node.op, &node.operands[..]) else {
             return None;
         };
         let k = turned_back(graph, turned)?;
-        let is_short = graph.node(q).shape.last() <= Some(&max_columns(by_library));
+        let is_short = graph.node(q).shape.last() <= Some(&widest);
         let is_square = node.shape.last_chunk::<2>().is_some_and(|[s, t]| s == t);
         (is_short && scale > 0.0 && (!is_causal || is_square)).then_some(Scores {
             q,
             k,
             scale,
             is_causal,
-            by_library,
+            by_library: widest == BY_LIBRARY,
         })
     }
 
@@ -296,7 +299,7 @@ fn turned_back(graph: &Graph, id: NodeId) -> Option<NodeId> {
 }
 
 /// The scores of a softmax over the last dimension.
-fn scores_of(graph: &Graph, found: &Match, by_library: bool) -> Option<Scores> {
+fn scores_of(graph: &Graph, found: &Match, widest: usize) -> Option<Scores> {
     let exponentials = graph.node(found[EXPONENTIALS]);
     let last = exponentials.shape.len().checked_sub(1)?;
     let is_over_rows = |id: NodeId| {
@@ -306,7 +309,7 @@ fn scores_of(graph: &Graph, found: &Match, by_library: bool) -> Option<Scores> {
     let below = graph.node(exponentials.operands[0]);
     let weights = graph.node(found[WEIGHTS]);
     let is_softmax = is_over_rows(below.operands[1]) && is_over_rows(weights.operands[1]);
-    Scores::of(graph, found[SCORES], by_library).filter(|_| is_softmax)
+    Scores::of(graph, found[SCORES], widest).filter(|_| is_softmax)
 }
 
 /// Adds a value of an attention.
@@ -326,14 +329,10 @@ fn add(
 }
 
 /// Weighted values; and, for gradients, the logarithms of rows' sums.
-fn forward<const BY_LIBRARY: bool>(
-    graph: &mut Graph,
-    node: &Node,
-    found: &Match,
-) -> Option<NodeId> {
-    let scores = scores_of(graph, found, BY_LIBRARY)?;
+fn forward<const WIDEST: usize>(graph: &mut Graph, node: &Node, found: &Match) -> Option<NodeId> {
+    let scores = scores_of(graph, found, WIDEST)?;
     let Scores { q, k, .. } = scores;
-    let is_short = *node.shape.last()? <= max_columns(BY_LIBRARY);
+    let is_short = *node.shape.last()? <= WIDEST;
     if !is_short {
         return None;
     }
@@ -371,9 +370,9 @@ impl Forward {
 }
 
 /// `weights^T grad_out`
-fn grad_v<const BY_LIBRARY: bool>(graph: &mut Graph, node: &Node, found: &Match) -> Option<NodeId> {
+fn grad_v<const WIDEST: usize>(graph: &mut Graph, node: &Node, found: &Match) -> Option<NodeId> {
     turned_back(graph, node.operands[0])?;
-    let scores = scores_of(graph, found, BY_LIBRARY)?;
+    let scores = scores_of(graph, found, WIDEST)?;
     let forward = Forward::of(graph, &scores, None)?;
     add_gradient(
         graph,
@@ -386,7 +385,7 @@ fn grad_v<const BY_LIBRARY: bool>(graph: &mut Graph, node: &Node, found: &Match)
 }
 
 /// The gradient by the scores times `k`, or its transpose times `q`.
-fn grad<const BY_LIBRARY: bool>(
+fn grad<const WIDEST: usize>(
     graph: &mut Graph,
     node: &Node,
     [of_products, factor]: [NodeId; 2],
@@ -397,7 +396,7 @@ fn grad<const BY_LIBRARY: bool>(
     }
     let (of_scores, scale, _) = unscaled(graph, of_products, 0.0)?;
     let found = OF_SCORES.find(graph, of_scores)?;
-    let scores = scores_of(graph, &found, BY_LIBRARY)?;
+    let scores = scores_of(graph, &found, WIDEST)?;
     turned_back(graph, graph.node(found[GRAD_WEIGHTS]).operands[1])?;
     let other = match part {
         AttentionPart::GradK => scores.q,

@@ -354,6 +354,7 @@ fn kernel(files: &'static [SourceFile], entry: &'static str, defines: Vec<Define
         files: Cow::Borrowed(files),
         entry: entry.into(),
         defines,
+        options: Vec::new(),
         user: None,
     })
 }

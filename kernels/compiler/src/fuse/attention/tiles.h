@@ -84,32 +84,32 @@ template <int ROWS, int WIDE, int STEP> DEVICE void load_tile(float *tile, const
     }
 }
 
-// Begins to copy ROWS rows and WIDE columns from (`first`, `first_column`) on, transposed: a column
-// of the matrix is a row of the tile, ROWS + 4 floats from the next. A warp copies 4 rows and 8
-// columns at a time: whole sectors of memory, all banks of shared memory.
-template <int ROWS, int WIDE> DEVICE void load_transposed(float *tile, const Matrix &from, int64 first, int first_column) {
-    constexpr int STEP = ROWS + 4, IN_A_ROW = WIDE / 8;
-    constexpr int ACROSS = WARPS < IN_A_ROW ? WARPS : IN_A_ROW, DOWN = WARPS / ACROSS;
-    static_assert(IN_A_ROW % ACROSS == 0 && ROWS % (DOWN * 4) == 0, "whole passes");
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int c = lane % 8 + warp % ACROSS * 8, r = lane / 8 + warp / ACROSS * 4;
-    const float *at = from.at + (first + r) * from.step + first_column + c;
+// Begins to copy ROWS rows and WIDE columns from (`first`, `first_column`) on, transposed, by BY warps: a
+// column of the matrix is a row of the tile, ROWS + 4 floats from the next. A warp copies 4 rows and
+// 8 columns at a time: whole sectors of memory, all banks of shared memory. It goes on along its
+// rows: places of columns are known, and are part of the instructions.
+template <int ROWS, int WIDE, int BY = WARPS>
+DEVICE void load_transposed(float *tile, const Matrix &from, int64 first, int first_column) {
+    constexpr int STEP = ROWS + 4;
+    static_assert(ROWS % (BY * 4) == 0 && WIDE % 8 == 0, "whole passes");
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % BY;
+    const int c = lane % 8, r = lane / 8 + warp * 4;
+    const float *row = from.at + (first + r) * from.step + first_column + c;
     float *to = tile + c * STEP + r;
+    const int64 step = from.step * (BY * 4);
     if (first + ROWS <= from.rows && first_column + WIDE <= from.columns) {
+#pragma unroll 1
+        for (int y = 0; y < ROWS; y += BY * 4, row += step)
 #pragma unroll
-        for (int x = 0; x < WIDE; x += ACROSS * 8) {
-            const float *row = at + x;
-#pragma unroll 8
-            for (int y = 0; y < ROWS; y += DOWN * 4, row += from.step * (DOWN * 4)) copy_4(to + x * STEP + y, row);
-        }
+            for (int x = 0; x < WIDE; x += 8) copy_4(to + x * STEP + y, row + x);
         return;
     }
 #pragma unroll 1
-    for (int x = 0; x < WIDE; x += ACROSS * 8) {
+    for (int y = 0; y < ROWS; y += BY * 4, row += step) {
 #pragma unroll 1
-        for (int y = 0; y < ROWS; y += DOWN * 4) {
+        for (int x = 0; x < WIDE; x += 8) {
             const bool is_there = first + r + y < from.rows && first_column + c + x < from.columns;
-            copy_or_zero(to + x * STEP + y, at + y * from.step + x, is_there);
+            copy_or_zero(to + x * STEP + y, row + x, is_there);
         }
     }
 }
@@ -159,29 +159,37 @@ template <int COUNT, int A_STEP, int B_STEP, int I, int J> DEVICE void multiply(
     }
 }
 
-// sums += a b: rows of `a` hold COUNT columns, whose numbers of `b` are rows. Rows of a thread are
-// GROUPS apart. IN_BLOCKS: the rows of `b` lie in blocks of 16, each transposed as 4 x 4 rows.
+// sums += a b for the four columns of `a` from `k` on. Rows of a thread are GROUPS apart.
+template <int A_STEP, int B_STEP, bool IN_BLOCKS, int I, int J>
+DEVICE void multiply_columns(float (&sums)[I][J], const float *a, const float *b, int k) {
+    float4 x[I];
+#pragma unroll
+    for (int i = 0; i < I; i++) x[i] = *(const float4 *)(a + k + i * GROUPS * A_STEP);
+    const float *rows = b + (IN_BLOCKS ? k / 16 * 16 + k / 4 % 4 : k) * B_STEP;
+#pragma unroll
+    for (int p = 0; p < 4; p++) {
+        float4 y[J / 4];
+#pragma unroll
+        for (int j = 0; j < J / 4; j++) y[j] = *(const float4 *)(rows + (IN_BLOCKS ? p * 4 : p) * B_STEP + column_at(j * 4));
+#pragma unroll
+        for (int i = 0; i < I; i++)
+#pragma unroll
+            for (int n = 0; n < J; n++) {
+                const int j = i % 2 ? J - 1 - n : n;
+                sums[i][j] = fmaf(part(x[i], p), part(y[j / 4], j % 4), sums[i][j]);
+            }
+    }
+}
+
+// sums += a b: rows of `a` hold COUNT columns, whose numbers of `b` are rows. IN_BLOCKS: the rows of
+// `b` lie in blocks of 16, each transposed as 4 x 4 rows.
 template <int COUNT, int A_STEP, int B_STEP, bool IN_BLOCKS, int I, int J>
 DEVICE void multiply_rows(float (&sums)[I][J], const float *a, const float *b) {
-#pragma unroll 2
-    for (int k = 0; k < COUNT; k += 4) {
-        float4 x[I];
-#pragma unroll
-        for (int i = 0; i < I; i++) x[i] = *(const float4 *)(a + k + i * GROUPS * A_STEP);
-        const float *rows = b + (IN_BLOCKS ? k / 16 * 16 + k / 4 % 4 : k) * B_STEP;
-#pragma unroll
-        for (int p = 0; p < 4; p++) {
-            float4 y[J / 4];
-#pragma unroll
-            for (int j = 0; j < J / 4; j++) y[j] = *(const float4 *)(rows + (IN_BLOCKS ? p * 4 : p) * B_STEP + column_at(j * 4));
-#pragma unroll
-            for (int i = 0; i < I; i++)
-#pragma unroll
-                for (int n = 0; n < J; n++) {
-                    const int j = i % 2 ? J - 1 - n : n;
-                    sums[i][j] = fmaf(part(x[i], p), part(y[j / 4], j % 4), sums[i][j]);
-                }
-        }
+    static_assert(COUNT % 8 == 0, "eight columns at a time");
+#pragma unroll 1
+    for (int k = 0; k < COUNT; k += 8) {
+        multiply_columns<A_STEP, B_STEP, IN_BLOCKS>(sums, a, b, k);
+        multiply_columns<A_STEP, B_STEP, IN_BLOCKS>(sums, a, b, k + 4);
     }
 }
 

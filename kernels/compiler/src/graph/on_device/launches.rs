@@ -94,6 +94,7 @@ impl Launches {
                 files: Cow::Borrowed(SOURCE),
                 entry: Cow::Borrowed(entry),
                 defines: Vec::new(),
+                options: Vec::new(),
                 user: None,
             }))
         });

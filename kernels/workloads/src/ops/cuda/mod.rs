@@ -78,6 +78,7 @@ pub(super) fn kernel(builtin: &Builtin) -> KernelSource {
         files: Cow::Borrowed(&FILES),
         entry: find(builtin).name.into(),
         defines: vec![],
+        options: Vec::new(),
         user: None,
     }
 }

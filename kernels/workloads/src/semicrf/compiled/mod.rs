@@ -341,6 +341,7 @@ fn kernel(
         files: Cow::Borrowed(files),
         entry: entry.into(),
         defines,
+        options: Vec::new(),
         user: None,
     })
 }

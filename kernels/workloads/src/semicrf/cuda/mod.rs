@@ -338,6 +338,7 @@ impl Builder {
             files: Cow::Borrowed(files),
             entry: entry.into(),
             defines,
+            options: Vec::new(),
             user: None,
         })
     }

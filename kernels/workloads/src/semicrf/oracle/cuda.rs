@@ -185,6 +185,7 @@ impl Builder {
             files: Cow::Borrowed(SOURCE),
             entry: Cow::Borrowed(entry),
             defines: Vec::new(),
+            options: Vec::new(),
             user: None,
         }));
         let blocks = threads.div_ceil(THREADS as usize) as u32;
