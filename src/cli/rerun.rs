@@ -227,6 +227,7 @@ struct Tally {
     identical: usize,
     differ: usize,
     status: usize,
+    chosen: usize,
     slower: usize,
     faster: usize,
     ratios: Vec<f64>,
@@ -257,6 +258,7 @@ impl Tally {
         if new.outcome.status != Status::Ok {
             return;
         }
+        self.note_choices(old, new);
         let digest = |row: &Row| row.outcome.measurement.as_ref()?.output_digest.clone();
         match (digest(old), digest(new)) {
             (Some(old), Some(now)) if old == now => self.identical += 1,
@@ -276,6 +278,22 @@ impl Tally {
         }
     }
 
+    /// Notes where an autotuner chose otherwise: times and bits below may differ by that alone.
+    fn note_choices(&mut self, old: &Row, new: &Row) {
+        let choices = |row: &Row| match &row.outcome.measurement {
+            Some(found) if !found.autotuned.is_empty() => found.autotuned.join("; "),
+            _ => "none noted".to_owned(),
+        };
+        let (was, is) = (choices(old), choices(new));
+        if was != is {
+            self.chosen += 1;
+            self.lines.push(format!(
+                "{}: autotuned was {was}, is {is}: time and bits may differ by that",
+                new.point
+            ));
+        }
+    }
+
     fn show(&self, screen: &Screen) {
         let logs: f64 = self.ratios.iter().map(|ratio| ratio.ln()).sum();
         let mean = (logs / self.ratios.len().max(1) as f64).exp();
@@ -283,7 +301,8 @@ impl Tally {
             screen.line(
                 &json!({
                     "event": "compared", "identical": self.identical, "differ": self.differ,
-                    "status_differs": self.status, "time_ratio_geometric_mean": mean,
+                    "status_differs": self.status, "autotuned_differs": self.chosen,
+                    "time_ratio_geometric_mean": mean,
                     "slower": self.slower, "faster": self.faster,
                 })
                 .to_string(),
@@ -297,6 +316,12 @@ impl Tally {
             "outputs: {} bit-identical, {} differ, {} rows of another status",
             self.identical, self.differ, self.status
         ));
+        if self.chosen > 0 {
+            screen.line(&format!(
+                "autotuners: {} rows of another choice",
+                self.chosen
+            ));
+        }
         screen.line(&format!(
             "times: {mean:.3} of before (geometric mean of {}); intervals apart: {} slower, {} faster",
             self.ratios.len(),

@@ -21,6 +21,34 @@ pub struct Change {
     pub b: Vec<String>,
 }
 
+/// Texts of a side that are declared at most.
+const MOST: usize = 3;
+
+impl Change {
+    /// The declaration of a column in which points differ, each with the texts of both sides; none
+    /// where no point differs.
+    pub(super) fn of_points(column: &str, points: &[[Vec<String>; 2]]) -> Option<Self> {
+        let field = match points.len() {
+            0 => return None,
+            1 => format!("{column} of 1 point"),
+            count => format!("{column} of {count} points"),
+        };
+        let [a, b] = [0, 1].map(|side| {
+            let mut all: Vec<String> = Vec::new();
+            for text in points.iter().flat_map(|point| &point[side]) {
+                if !all.contains(text) {
+                    all.push(text.clone());
+                }
+            }
+            let more = all.len().saturating_sub(MOST);
+            all.truncate(MOST);
+            all.extend((more > 0).then(|| format!("{more} more")));
+            all
+        });
+        Some(Change { field, a, b })
+    }
+}
+
 /// Descriptions of a side, by field, in the order of reports.
 type Fields = BTreeMap<(u8, String), BTreeSet<String>>;
 

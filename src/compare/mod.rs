@@ -4,9 +4,10 @@
 //! [`pairing`] finds rows of one point, [`median`] says where one run's samples lie, [`spread`]
 //! how far apart runs of one program are on a machine, [`estimate`] infers a ratio from them,
 //! [`groups`] one for several points together, [`verdict`] judges it, [`changes`] lists other
-//! differences, [`inputs`] finds points that were measured on other inputs, [`metrics`] compares
-//! values beside times, [`fail_on`] has the conditions of an exit code; [`render`] makes text of
-//! the comparison. [`aa`] tries the method on runs of one program.
+//! differences, [`inputs`] finds points that were measured on other inputs, [`autotuned`] those for
+//! which autotuners chose otherwise, [`metrics`] compares values beside times, [`fail_on`] has the
+//! conditions of an exit code; [`render`] makes text of the comparison. [`aa`] tries the method on
+//! runs of one program.
 //!
 //! Architecture invariant: like [`crate::report`], this module reads files alone.
 
@@ -26,6 +27,7 @@ pub mod pairing;
 pub mod groups;
 pub mod changes;
 mod inputs;
+mod autotuned;
 pub mod metrics;
 pub mod fail_on;
 pub mod render;
@@ -111,6 +113,9 @@ pub struct Point {
     pub digests: Digests,
     /// How its inputs compare, where a function makes them (`inputs_from`).
     pub inputs: Digests,
+    /// Configurations that autotuners chose on one side alone, for A and B: a reason for another
+    /// time or other bits, and no refusal.
+    pub autotuned: [Vec<String>; 2],
     /// The metrics that both sides have; none where its inputs differ.
     pub metrics: Vec<Metric>,
 }
@@ -120,6 +125,11 @@ impl Point {
     pub fn has_other_status(&self) -> bool {
         let kinds = |side: &BTreeMap<Status, usize>| side.keys().copied().collect::<Vec<_>>();
         kinds(&self.statuses[0]) != kinds(&self.statuses[1])
+    }
+
+    /// True if autotuners chose otherwise, or one side does not say.
+    pub fn has_other_choices(&self) -> bool {
+        self.autotuned.iter().any(|side| !side.is_empty())
     }
 
     /// True if a larger part of B's runs failed than of A's, or a smaller part is `ok`.
@@ -231,7 +241,8 @@ pub fn compare(sides: [&[Source]; 2], settings: &Settings) -> Result<Comparison,
     let groups =
         groups::groups(&centres, &points, &design, settings).map_err(CompareError::Settings)?;
     let (around, mut warnings) = changes::changes(sides);
-    let changes = inputs::change(&both).into_iter().chain(around).collect();
+    let of_points = [inputs::change(&both), autotuned::change(&points)];
+    let changes = of_points.into_iter().flatten().chain(around).collect();
     warnings.extend(warnings_about(sides, &design, &points, settings));
     Ok(Comparison {
         sides: sides.map(outline),
@@ -318,6 +329,7 @@ fn point(
         verdict: None,
         digests,
         inputs,
+        autotuned: autotuned::of(rows),
         metrics,
     }
 }

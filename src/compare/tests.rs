@@ -298,3 +298,60 @@ fn few_samples_show_no_difference_of_metrics() {
         assert_eq!(changes, [Some(speed), Some(size)], "{samples} samples");
     }
 }
+
+#[test]
+fn other_choices_of_autotuners_are_declared_and_judged_all_the_same() {
+    let rows = [
+        ("fused", 8, 100.0),
+        ("fused", 16, 100.0),
+        ("fused", 32, 100.0),
+    ];
+    let measured = |choices: [Option<&str>; 3]| {
+        let mut source = source(&rows);
+        for (entry, choices) in source.entries.iter_mut().zip(choices) {
+            let measurement = crate::row::measured::Measured {
+                autotuned: choices.map(Box::from),
+                ..Default::default()
+            };
+            entry.measurement = Some(Box::new(measurement));
+        }
+        source
+    };
+    let a = measured([Some("k: B=1; other: B=4"), Some("k: B=1"), None]);
+    let b = measured([Some("k: B=2; other: B=4"), Some("k: B=1"), None]);
+    let found = compare([slice::from_ref(&a), slice::from_ref(&b)], &settings()).unwrap();
+    assert!(verdicts(&found).iter().all(Option::is_some));
+    let differ: Vec<bool> = found.points.iter().map(Point::has_other_choices).collect();
+    assert_eq!(differ, [true, false, false]);
+    let change = &found.changes[0];
+    assert_eq!(change.field, "autotuned of 1 point");
+    assert_eq!(
+        (&*change.a, &*change.b),
+        (&["k: B=1".to_owned()][..], &["k: B=2".to_owned()][..])
+    );
+    let terminal = render::terminal::text(&found, &[], false, &|_, text| text.to_owned());
+    let line = "T=8 fused: k: B=1 -> k: B=2\n";
+    assert!(
+        terminal.contains("other bits: 1 point\n") && terminal.contains(line),
+        "{terminal}"
+    );
+    assert!(render::markdown::text(&found, &[]).contains("k: B=1 -&gt; k: B=2"));
+    let json = render::data::json(&found, &[]);
+    assert_eq!(
+        json["points"][0]["autotuned"]["b"],
+        serde_json::json!(["k: B=2"])
+    );
+    // A record from before says nothing of them; a run of several may have the choice.
+    let old = measured([None; 3]);
+    let found = compare([slice::from_ref(&old), slice::from_ref(&a)], &settings()).unwrap();
+    let terminal = render::terminal::text(&found, &[], false, &|_, text| text.to_owned());
+    assert!(
+        terminal.contains("none noted -> k: B=1; other: B=4"),
+        "{terminal}"
+    );
+    let found = compare([&[a.clone(), b][..], slice::from_ref(&a)], &settings()).unwrap();
+    assert_eq!(
+        found.points[0].autotuned,
+        [vec!["k: B=2".to_owned()], vec![]]
+    );
+}

@@ -157,6 +157,9 @@ pub struct Preparation {
     pub first_call_ns: Option<u64>,
     /// Files of the user that it loaded and that are no part of the run's identity.
     pub unlisted: Vec<String>,
+    /// Configurations that autotuners have chosen so far for kernels that it launches, such as
+    /// `softmax_kernel: BLOCK=1024 num_warps=8`.
+    pub autotuned: BTreeSet<String>,
 }
 
 /// Results for inputs that a program had not seen.

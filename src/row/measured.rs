@@ -9,6 +9,9 @@ use super::hot_path::HotPath;
 use super::outcome::{Checked, FirstRuns, Flag, KernelUse, Measurement, own_prepare_ns};
 use crate::hardware::clocks::ClockSummary;
 
+/// Stands between texts of a list in a column.
+const SEPARATOR: &str = "; ";
+
 /// Fields of a [`Measurement`], under the names that they have there.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(
@@ -22,6 +25,7 @@ pub struct Measured {
     pub import_ns: Option<u64>,
     pub first_call_ns: Option<u64>,
     pub unlisted_sources: Option<Box<str>>,
+    pub autotuned: Option<Box<str>>,
     pub first_runs: Option<FirstRuns>,
     pub totals: Option<Totals>,
     pub kernels: Arc<[KernelUse]>,
@@ -44,8 +48,8 @@ impl From<Measurement> for Measured {
             prepare_ns: measurement.prepare_ns,
             import_ns: measurement.import_ns,
             first_call_ns: measurement.first_call_ns,
-            unlisted_sources: (!measurement.unlisted_sources.is_empty())
-                .then(|| measurement.unlisted_sources.join("; ").into()),
+            unlisted_sources: joined(&measurement.unlisted_sources),
+            autotuned: joined(&measurement.autotuned),
             first_runs: measurement.first_runs,
             totals: measurement.totals,
             kernels: measurement.kernels.into(),
@@ -62,7 +66,17 @@ impl From<Measurement> for Measured {
     }
 }
 
+/// Texts of a list as a column has them; none of an empty one.
+fn joined(texts: &[String]) -> Option<Box<str>> {
+    (!texts.is_empty()).then(|| texts.join(SEPARATOR).into())
+}
+
 impl Measured {
+    /// The configurations that autotuners chose, each with the name of its kernel.
+    pub fn choices(&self) -> impl Iterator<Item = &str> {
+        self.autotuned.iter().flat_map(|all| all.split(SEPARATOR))
+    }
+
     /// As [`Measurement::own_prepare_ns`].
     pub fn own_prepare_ns(&self) -> Option<u64> {
         own_prepare_ns(self.prepare_ns, self.import_ns)

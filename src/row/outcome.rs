@@ -216,6 +216,10 @@ pub struct Measurement {
     /// identity.
     #[serde(default)]
     pub unlisted_sources: Vec<String>,
+    /// Configurations that autotuners chose for kernels that a function in Python launches, in
+    /// order: `softmax_kernel: BLOCK=1024 num_warps=8`.
+    #[serde(default)]
+    pub autotuned: Vec<String>,
     /// The first iterations of the program; absent in rows from before they were recorded.
     #[serde(default)]
     pub first_runs: Option<FirstRuns>,

@@ -86,6 +86,7 @@ fn point(point: &Point) -> Value {
         "verdict": point.verdict,
         "outputs": point.digests,
         "inputs": point.inputs,
+        "autotuned": { "a": point.autotuned[0], "b": point.autotuned[1] },
         "metrics": point.metrics,
     })
 }

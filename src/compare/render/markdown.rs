@@ -2,9 +2,9 @@
 
 use super::super::{Comparison, Point};
 use super::{
-    Failures, in_order, interval, method, objections, of_other_inputs, of_other_metrics, of_points,
-    other_inputs, other_metrics, other_statuses, outputs, probability, ratio, side, statuses,
-    tally, time,
+    Failures, in_order, interval, method, objections, of_other_choices, of_other_inputs,
+    of_other_metrics, of_points, other_choices, other_inputs, other_metrics, other_statuses,
+    outputs, probability, ratio, side, statuses, tally, time,
 };
 use crate::compare::verdict::Verdict;
 
@@ -178,6 +178,8 @@ fn remarks(comparison: &Comparison) -> Vec<String> {
     let others = other_inputs(comparison).into_iter();
     let others: Vec<String> = others.map(|point| point.label.clone()).collect();
     list(of_other_inputs(others.len()), others);
+    let choices = other_choices(comparison);
+    list(of_other_choices(choices.len()), choices);
     let metrics = other_metrics(comparison);
     list(of_other_metrics(metrics.len()), metrics);
     let others = other_statuses(comparison);

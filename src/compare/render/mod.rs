@@ -206,6 +206,29 @@ fn of_other_inputs(count: usize) -> String {
     )
 }
 
+/// Points for which autotuners chose otherwise, each with both choices.
+fn other_choices(comparison: &Comparison) -> Vec<String> {
+    let points = comparison.points.iter();
+    let others = points.filter(|point| point.has_other_choices());
+    let side = |texts: &[String]| match texts.is_empty() {
+        true => "none noted".to_owned(),
+        false => texts.join("; "),
+    };
+    let line = |point: &Point| {
+        let [a, b] = &point.autotuned;
+        format!("{}: {} -> {}", point.label, side(a), side(b))
+    };
+    others.map(line).collect()
+}
+
+/// The title of a list of them.
+fn of_other_choices(count: usize) -> String {
+    format!(
+        "autotuners chose otherwise, a reason for another time or other bits: {}",
+        of_points(count)
+    )
+}
+
 /// Metrics that differ, each with its point.
 fn other_metrics(comparison: &Comparison) -> Vec<String> {
     let points = comparison.points.iter();

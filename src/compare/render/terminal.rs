@@ -7,9 +7,9 @@ use super::super::groups::Group;
 use super::super::verdict::Verdict;
 use super::super::{Comparison, Point};
 use super::{
-    Failures, interval, method, objections, of_other_inputs, of_other_metrics, of_points,
-    other_inputs, other_metrics, other_statuses, outputs, probability, ratio, shown, side,
-    statuses, tally, time,
+    Failures, interval, method, objections, of_other_choices, of_other_inputs, of_other_metrics,
+    of_points, other_choices, other_inputs, other_metrics, other_statuses, outputs, probability,
+    ratio, shown, side, statuses, tally, time,
 };
 
 /// Paints text in a colour by its ANSI code, or leaves it.
@@ -190,6 +190,8 @@ fn remarks(comparison: &Comparison) -> Vec<String> {
     let others = other_inputs(comparison).into_iter();
     let others: Vec<String> = others.map(|point| point.label.clone()).collect();
     list(of_other_inputs(others.len()), others);
+    let choices = other_choices(comparison);
+    list(of_other_choices(choices.len()), choices);
     let metrics = other_metrics(comparison);
     list(of_other_metrics(metrics.len()), metrics);
     let others = other_statuses(comparison);

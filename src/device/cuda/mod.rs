@@ -8,7 +8,7 @@
 //! one of NVIDIA's [`libraries`]; [`numerics`] asks one how exact it is. This file keeps the books.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -393,6 +393,7 @@ impl RunsPrograms for Cuda {
             import_ns,
             first_call_ns: None,
             unlisted: vec![],
+            autotuned: BTreeSet::new(),
         })
     }
 

@@ -170,6 +170,7 @@ impl<'a> BlockContext<'a> {
             device.sample(one.prepared, 1)?;
         }
         let outputs = one.read_last(&self.instance, device)?;
+        note_choices(&mut one.measurement, one.prepared, device);
         if let Some(outputs) = outputs.filter(|_| !one.is_deterministic) {
             one.complaint = self.verdict(one.point, &outputs)?.complaint;
             // Another run would have another.
@@ -488,6 +489,14 @@ fn note_preparation(
         measurement.flags.push(Flag::UnlistedSource);
     }
     measurement.unlisted_sources = parts.unlisted;
+    note_choices(measurement, prepared, device);
+}
+
+/// Notes what autotuners have chosen so far; a call may lead to one more choice.
+fn note_choices(measurement: &mut Measurement, prepared: Prepared, device: &dyn Device) {
+    if let Some(parts) = device.preparation(prepared) {
+        measurement.autotuned = parts.autotuned.into_iter().collect();
+    }
 }
 
 /// A point's program for a problem.

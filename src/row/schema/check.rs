@@ -98,6 +98,17 @@ pub(super) const CHECK: &[Column] = &[
         |found, field| put(&mut found.unlisted_sources, Ok(field.owned().map(Box::from))),
     ),
     text(
+        "autotuned",
+        "configurations that autotuners of Triton and PyTorch chose for kernels that a function in Python launches, \
+         with `; ` between",
+        "run",
+    )
+    .group(Group::Program)
+    .of_measurement(
+        |found| word(found.autotuned.as_deref()?),
+        |found, field| put(&mut found.autotuned, Ok(field.owned().map(Box::from))),
+    ),
+    text(
         "flags",
         "remarks on the row (docs/codes.md), in words with spaces between",
         "run",

@@ -7,6 +7,7 @@ use crate::place::{Place, code, text};
 use crate::support::has_package;
 
 mod audit;
+mod autotuned;
 mod flashinfer;
 mod graph;
 mod identity;

@@ -5,6 +5,7 @@
 //! ends the process, or never returns, costs its own point: another interpreter is started, and
 //! gets the programs that are still measured when they are next asked for.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -99,7 +100,7 @@ struct State {
     exe: String,
     /// The number of the interpreter that has it.
     interpreter: u64,
-    /// The times of its first preparation.
+    /// The times of its first preparation, and what autotuners chose in all calls.
     preparation: Option<Preparation>,
     /// The file that it writes its outputs into.
     outputs: SharedFile,
@@ -321,17 +322,33 @@ impl Python {
         let answer = self.ask(&request)?;
         let state = &mut self.programs[program.0];
         state.interpreter = self.started;
-        let unlisted = answer["unlisted"].as_array().into_iter().flatten();
-        let unlisted = unlisted.filter_map(|file| file.as_str().map(str::to_owned));
         state.preparation = state.preparation.take().or_else(|| {
             Some(Preparation {
                 import_ns: answer["import_ns"].as_u64()?,
                 first_call_ns: Some(answer["first_ns"].as_u64()?),
-                unlisted: unlisted.collect(),
+                unlisted: texts(&answer["unlisted"]).collect(),
+                autotuned: BTreeSet::new(),
             })
         });
+        state.note_choices(&answer);
         Ok(())
     }
+}
+
+impl State {
+    /// Keeps what an answer says of configurations that autotuners chose. Another interpreter may
+    /// choose others, and has a part of the samples then.
+    fn note_choices(&mut self, answer: &Value) {
+        if let Some(preparation) = &mut self.preparation {
+            preparation.autotuned.extend(texts(&answer["autotuned"]));
+        }
+    }
+}
+
+/// The texts of a list.
+fn texts(list: &Value) -> impl Iterator<Item = String> {
+    let items = list.as_array().into_iter().flatten();
+    items.filter_map(|item| item.as_str().map(str::to_owned))
 }
 
 impl ForeignRunner for Python {
@@ -388,6 +405,7 @@ impl RunsPrograms for Python {
         self.last = Some(program);
         let request = json!({ "iterations": iterations });
         let answer = self.ask_about(program, "sample", request)?;
+        self.programs[program.0].note_choices(&answer);
         let elapsed_ns = answer["elapsed_ns"].as_f64().unwrap_or(f64::NAN);
         Ok(Sample {
             is_ungated: answer["ungated"].as_bool().unwrap_or(false),

@@ -9,6 +9,7 @@ import time
 
 from . import audit, examine, faults, generate, judge, tensors, unlisted
 from .arrays import FRAMEWORKS
+from .autotuned import WATCH
 from .frames import Frames
 from .program import Program
 
@@ -24,6 +25,7 @@ class Server:
         self.placed = {}
         self.programs = {}
         self.files = set()
+        WATCH.stay_first()
         if self.device == "cuda":
             from .cuda import DeviceClock
 
@@ -64,12 +66,15 @@ class Server:
         self.files = {held["path"] for held in request["source"].get("files", [])}
         framework = self.framework(request["arrays"])
         before = unlisted.loaded()
-        program = Program(request, framework, self.given(request["arrays"]))
-        start = time.perf_counter_ns()
-        program.restore()
-        program.call()
-        framework.synchronize()
-        first_ns = time.perf_counter_ns() - start
+        WATCH.forget()
+        with WATCH.launches():
+            program = Program(request, framework, self.given(request["arrays"]))
+            start = time.perf_counter_ns()
+            program.restore()
+            program.call()
+            framework.synchronize()
+            first_ns = time.perf_counter_ns() - start
+        autotuned = WATCH.texts()
         program.read()
         self.programs[request["id"]] = program
         self.refuse_overwriting(request)
@@ -80,7 +85,8 @@ class Server:
         # As if it were the first function of its interpreter.
         import_ns = self.framework_ns[request["arrays"]] + program.import_ns
         files = unlisted.unlisted(before, self.files | program.all_files)
-        return {"import_ns": import_ns, "first_ns": first_ns, "unlisted": files}
+        times = {"import_ns": import_ns, "first_ns": first_ns}
+        return {**times, "unlisted": files, "autotuned": autotuned}
 
     def refuse_overwriting(self, request):
         """Refuses a function that has changed an input, after which all have their given values."""
@@ -106,12 +112,13 @@ class Server:
         for other in self.programs.values():
             if other is not program:
                 other.results = None
+        WATCH.forget()
         gc.disable()
         try:
             elapsed, is_ungated = self.clock.span(program, request["iterations"])
         finally:
             gc.enable()
-        return {"elapsed_ns": elapsed, "ungated": is_ungated}
+        return {"elapsed_ns": elapsed, "ungated": is_ungated, "autotuned": WATCH.texts()}
 
     def results(self, request):
         tensors.write(request["file"], self.program(request).read())

@@ -6,6 +6,7 @@ import time
 
 from . import autograd, faults, kernelbench, sources
 from .arrays import are_one_shape
+from .autotuned import WATCH
 from .graph import Graph
 
 
@@ -119,7 +120,8 @@ class Program:
         """Restores, untimed before each call, contents of arrays that the function writes."""
         self.results = None
         if self.as_graph and self.graph is None:
-            self.graph = Graph(self)
+            with WATCH.launches():
+                self.graph = Graph(self)
             # Calls before the recording computed results that the graph is to compute.
             self._poison_known()
         for name, array in self.own.items():
