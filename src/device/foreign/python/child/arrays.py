@@ -227,12 +227,15 @@ class CuPy(NumPy):
                 self.bfloat16 = numpy.dtype(importlib.import_module("ml_dtypes").bfloat16)
 
     def of(self, tensor):
-        array = self.cupy.asarray(tensor.array)
-        return array.view(self.bfloat16) if tensor.dtype == "bf16" and self.bfloat16 else array
+        return self.cupy.asarray(tensor.array).view(self.held(tensor.dtype))
+
+    def held(self, dtype):
+        """The type of arrays that hold elements of a type."""
+        has_own = dtype == "bf16" and self.bfloat16 is not None
+        return self.bfloat16 if has_own else DTYPES[dtype][1]
 
     def poisoned(self, dtype, shape):
-        held = self.bfloat16 if dtype == "bf16" and self.bfloat16 else DTYPES[dtype][1]
-        array = self.cupy.empty(tuple(shape), held)
+        array = self.cupy.empty(tuple(shape), self.held(dtype))
         self.poison(array)
         return array
 
@@ -352,12 +355,9 @@ class Jax(Library):
 
     def rewrite(self, array):
         # Other arrays are new each time, which matters to caches of a CPU. The bits stay the same.
-        if self.device.platform == "cpu":
-            held = numpy.array(self.bytes(array))
+        if self.device.platform == "cpu" and array.size:
+            held = numpy.array(numpy.asarray(array))
             ctypes.memmove(array.unsafe_buffer_pointer(), held.ctypes.data, held.nbytes)
-
-    def bytes(self, array):
-        return numpy.asarray(array).reshape(-1).view(numpy.uint8)
 
     def holds(self, held):
         return isinstance(held, self.jax.Array)
