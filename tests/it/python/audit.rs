@@ -76,6 +76,19 @@ fn a_function_bound_by_memory_is_not_taken_for_one_that_keeps_results() {
 }
 
 #[test]
+fn a_function_of_jax_that_is_bound_by_memory_keeps_no_results_either() {
+    if !has_package("jax", "jax") {
+        return;
+    }
+    let place = products(PRODUCT, "arrays = \"jax\"");
+    for state in ["hot", "cold"] {
+        let state = format!("--set=measure.l2=\"{state}\"");
+        let ran = place.sweeper(&["run", "m.toml", "--fresh", &state]);
+        assert_eq!(code(&ran), 0, "{}", text(&ran));
+    }
+}
+
+#[test]
 fn kept_results_are_found_where_samples_are_hot() {
     if !has_package("numpy", "numpy") {
         return;

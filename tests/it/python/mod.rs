@@ -1,17 +1,21 @@
 //! Functions in Python beside kernels: each has the status that it deserves, and disturbs nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::place::{Place, code, text};
 use crate::support::has_package;
 
 mod audit;
 mod autotuned;
+mod cupy;
 mod flashinfer;
 mod graph;
 mod identity;
 mod inputs_from;
+mod jax;
 mod judge;
 mod kernelbench;
 mod killed;
@@ -32,6 +36,71 @@ fn copied() -> Place {
             .unwrap();
         }
     }
+    place
+}
+
+/// All files below a folder, with the times when they were last written.
+fn files(folder: &Path) -> BTreeSet<(PathBuf, SystemTime)> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let held = entry.metadata().unwrap();
+        if held.is_dir() {
+            found.extend(files(&entry.path()));
+        } else {
+            found.insert((entry.path(), held.modified().unwrap()));
+        }
+    }
+    found
+}
+
+const TYPES: [(&str, &str); 13] = [
+    ("f64", "float64"),
+    ("f32", "float32"),
+    ("f16", "float16"),
+    ("bf16", "bfloat16"),
+    ("i64", "int64"),
+    ("i32", "int32"),
+    ("i16", "int16"),
+    ("i8", "int8"),
+    ("u64", "uint64"),
+    ("u32", "uint32"),
+    ("u16", "uint16"),
+    ("u8", "uint8"),
+    ("bool", "bool"),
+];
+
+/// A problem of each type whose right answer is its input, for the function `same` of a source,
+/// which is told what a library calls the type.
+fn of_all_types(source: &str, has_bf16: bool) -> Place {
+    let mut text = "schema = 1\n[python]\nexe = \"${SWEEPER_PYTHON:-python3}\"\n".to_owned();
+    for (dtype, name) in TYPES {
+        let name = if dtype == "bf16" && !has_bf16 {
+            "uint16"
+        } else {
+            name
+        };
+        text += &format!(
+            "[workload.{dtype}]
+params = {{ n = {{ int = [1, 1000000] }} }}
+inputs.x = {{ dtype = \"{dtype}\", shape = [\"n\", 2] }}
+outputs.y = {{ dtype = \"{dtype}\", shape = [\"n\", 2] }}
+check = {{ reference = {{ expr = \"x\" }}, tolerance = \"exact\" }}
+[backend.same_{dtype}]
+workload = \"{dtype}\"
+python = \"{source}\"
+entry = \"same\"
+args = [\"x\"]
+kwargs = {{ dtype = {{ text = \"{name}\" }} }}
+returns = [\"y\"]
+[case.{dtype}]
+workload = \"{dtype}\"
+grid = {{ n = 300 }}
+"
+        );
+    }
+    let place = Place::new(&(text + "[measure]\nrepeats = 3\n"));
+    let held = fs::read_to_string(Path::new("tests/manifests/python").join(source)).unwrap();
+    fs::write(place.path(source), held).unwrap();
     place
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{copied, rows};
+use super::{copied, files, rows};
 use crate::place::{Place, code, column, text};
 use crate::support::{has_package, skip};
 
@@ -159,20 +159,6 @@ use = \"cpu\"
 [measure]
 repeats = 5
 ";
-
-/// All files below a folder, with the times when they were last written.
-fn files(folder: &Path) -> BTreeSet<(PathBuf, std::time::SystemTime)> {
-    let mut found = BTreeSet::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let held = entry.metadata().unwrap();
-        if held.is_dir() {
-            found.extend(files(&entry.path()));
-        } else {
-            found.insert((entry.path(), held.modified().unwrap()));
-        }
-    }
-    found
-}
 
 #[test]
 fn a_second_run_compiles_nothing_by_inductor() {

@@ -481,7 +481,9 @@ fn variables_of_cpu(threads: usize) -> Vec<(String, String)> {
     let names = ["OMP", "MKL", "OPENBLAS", "NUMEXPR"];
     let threads = names.map(|name| (format!("{name}_NUM_THREADS"), threads.to_string()));
     let hidden = ("CUDA_VISIBLE_DEVICES".to_owned(), String::new());
-    threads.into_iter().chain([hidden]).collect()
+    // JAX would start every kind of device that it has a plug-in for.
+    let platforms = ("JAX_PLATFORMS".to_owned(), "cpu".to_owned());
+    threads.into_iter().chain([hidden, platforms]).collect()
 }
 
 /// Variables of an interpreter whose functions run on a GPU.
@@ -490,6 +492,7 @@ fn variables_of_gpu(unit: &str) -> Vec<(String, String)> {
         ("CUDA_VISIBLE_DEVICES", unit),
         // Libraries have thousands of kernels, of which few are launched.
         ("CUDA_MODULE_LOADING", "LAZY"),
+        // JAX would take three quarters of the memory, and leave other libraries the rest.
         ("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))

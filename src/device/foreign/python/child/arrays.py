@@ -4,6 +4,8 @@ A library's arrays are on the device that is measured. Elements whose bits are a
 they are no number that a function would leave.
 """
 
+import contextlib
+import ctypes
 import importlib
 import warnings
 
@@ -18,7 +20,32 @@ POISON = 0xFF
 PIECE_BYTES = 1 << 26
 
 
-class NumPy:
+class Library:
+    """What is alike for most libraries."""
+
+    # Whether a call may return before its work is done, on streams that are not the timed one.
+    is_asynchronous = False
+
+    # Whether functions can write into arrays.
+    can_write = True
+
+    def accepted(self, dtype):
+        """Names of types that an output of a type may have."""
+        return [dtype]
+
+    def setting(self, request, given):
+        """What calls of a function need beside their arguments, for `enter`."""
+        return None
+
+    def enter(self, setting):
+        """Makes it so, before an import and untimed before each call."""
+
+    def watched(self):
+        """The context manager of a first call, whose value has its `peak_bytes`, if known."""
+        return contextlib.nullcontext()
+
+
+class NumPy(Library):
     """Arrays of NumPy, which has no bf16: the bits of such a tensor are u16."""
 
     name = "numpy"
@@ -58,6 +85,9 @@ class NumPy:
     def dtype(self, array):
         return OF_ARRAYS.get(array.dtype, str(array.dtype))
 
+    def accepted(self, dtype):
+        return ["u16"] if dtype == "bf16" else [dtype]
+
     def bits(self, array, dtype):
         """The elements in memory of the host; a copy."""
         return Tensor(dtype, numpy.array(array))
@@ -80,7 +110,7 @@ class NumPy:
         return None
 
 
-class Torch:
+class Torch(Library):
     """Tensors of PyTorch."""
 
     name = "torch"
@@ -182,7 +212,8 @@ class Torch:
 
 
 class CuPy(NumPy):
-    """Arrays of CuPy, on the legacy default stream."""
+    """Arrays of CuPy, on the legacy default stream. From version 14 on it has bf16, if the package
+    `ml_dtypes` is there; without, bits of such a tensor are u16 as NumPy's."""
 
     name = "cupy"
 
@@ -190,40 +221,89 @@ class CuPy(NumPy):
         if device != "cuda":
             raise faults.Refused("unavailable", "CuPy's arrays are on a GPU")
         self.cupy = needed("cupy")
+        self.bfloat16 = None
+        if int(self.cupy.__version__.split(".")[0]) >= 14:
+            with contextlib.suppress(ImportError):
+                self.bfloat16 = numpy.dtype(importlib.import_module("ml_dtypes").bfloat16)
 
     def of(self, tensor):
-        return self.cupy.asarray(tensor.array)
+        return self.cupy.asarray(tensor.array).view(self.held(tensor.dtype))
+
+    def held(self, dtype):
+        """The type of arrays that hold elements of a type."""
+        has_own = dtype == "bf16" and self.bfloat16 is not None
+        return self.bfloat16 if has_own else DTYPES[dtype][1]
 
     def poisoned(self, dtype, shape):
-        array = self.cupy.empty(shape, DTYPES[dtype][1])
+        array = self.cupy.empty(tuple(shape), self.held(dtype))
         self.poison(array)
         return array
 
+    def poison(self, array):
+        if array.size:
+            super().poison(array)
+
+    def copy(self, source, target):
+        self.whole(target)[...] = self.whole(source).reshape(target.shape)
+
+    def whole(self, array):
+        """The array, or its bits where it is of bf16: few functions of CuPy have that type."""
+        return array.view(numpy.uint16) if self.dtype(array) == "bf16" else array
+
     def rolled(self, array, step):
-        return self.cupy.roll(array, step)
+        return self.cupy.roll(self.whole(array), step).view(array.dtype)
+
+    def rewrite(self, array):
+        self.copy(self.rolled(array, 0), array)
 
     def holds(self, held):
         return isinstance(held, self.cupy.ndarray)
+
+    def dtype(self, array):
+        is_bf16 = self.bfloat16 is not None and array.dtype == self.bfloat16
+        return "bf16" if is_bf16 else super().dtype(array)
+
+    def accepted(self, dtype):
+        return [*super().accepted(dtype), dtype]
 
     def address(self, array):
         return array.data.ptr
 
     def bits(self, array, dtype):
-        return Tensor(dtype, self.cupy.asnumpy(array))
+        return Tensor(dtype, self.cupy.asnumpy(self.whole(array)))
 
     def synchronize(self):
         self.cupy.cuda.Stream.null.synchronize()
+
+    def watched(self):
+        """Notes the most that the pool gave away: it keeps no peak itself."""
+        pool = self.cupy.get_default_memory_pool()
+
+        class Watch(self.cupy.cuda.MemoryHook):
+            name = "sweeper"
+            peak_bytes = 0
+
+            def malloc_postprocess(self, **held):
+                self.peak_bytes = max(self.peak_bytes, pool.used_bytes())
+
+        return Watch()
 
     def peak_bytes(self):
         pool = self.cupy.get_default_memory_pool()
         return pool.used_bytes(), pool.total_bytes()
 
 
-class Jax:
+# Types of which JAX has none unless it is told to.
+WIDE = {"f64", "i64", "u64"}
+
+
+class Jax(Library):
     """Arrays of JAX, which are never overwritten. Its streams are its own: its time is the host's,
     until the results are there."""
 
     name = "jax"
+    is_asynchronous = True
+    can_write = False
 
     def __init__(self, device):
         self.jax = needed("jax")
@@ -232,25 +312,52 @@ class Jax:
             self.device = self.jax.devices(kinds[device])[0]
         except RuntimeError as error:
             raise faults.Refused("unavailable", f"JAX has no such device: {error}") from None
-        self.jax.config.update("jax_enable_x64", True)
+        config = self.jax.config
+        # Compiled once for all steps.
+        self.roll = self.jax.jit(self.jax.numpy.roll)
+        # As a variable says, which is part of the run's identity.
+        self.is_wide = config.jax_enable_x64
+        if config.jax_default_matmul_precision is None:
+            # As f32 is meant: JAX would multiply in tf32 on a GPU.
+            config.update("jax_default_matmul_precision", "highest")
+
+    def setting(self, request, given):
+        """Whether types of 64 bits are on. Where a problem has none they are off, as for everybody
+        else, unless the user's own text switches them: with them `zeros(n)` is of f64."""
+        held = {self.dtype(array) for array in given.values()}
+        held |= {output["dtype"] for output in request["outputs"]}
+        texts = [file["text"] for file in request["source"].get("files", [])]
+        return bool(held & WIDE) or self.is_wide or any("jax_enable_x64" in text for text in texts)
+
+    def enter(self, setting):
+        if self.jax.config.jax_enable_x64 != setting:
+            self.jax.config.update("jax_enable_x64", setting)
 
     def of(self, tensor):
+        if tensor.dtype in WIDE:
+            self.enter(True)
         host = tensor.array
         if tensor.dtype == "bf16":
             host = host.view(self.jax.numpy.bfloat16)
-        return self.jax.device_put(host, self.device)
+        held = self.jax.device_put(host, self.device)
+        if self.device.platform == "cpu":
+            # JAX may have taken memory as it is, of the one file that all programs read.
+            held = held.copy()
+        return self.wait(held)
 
     def poisoned(self, dtype, shape):
-        raise faults.Refused("error", "arrays of JAX can't be written: outputs are what it returns")
-
-    def copy(self, source, target):
-        raise faults.Refused("error", "arrays of JAX can't be written: it mutates none")
+        """Bytes, which are only given back to the allocator."""
+        size = int(numpy.prod(shape)) * numpy.dtype(DTYPES[dtype][1]).itemsize
+        return self.wait(self.jax.numpy.full(size, POISON, "uint8", device=self.device))
 
     def rolled(self, array, step):
-        return self.jax.numpy.roll(array, step)
+        return self.wait(self.roll(array, step))
 
     def rewrite(self, array):
-        pass
+        # Other arrays are new each time, which matters to caches of a CPU. The bits stay the same.
+        if self.device.platform == "cpu" and array.size:
+            held = numpy.array(numpy.asarray(array))
+            ctypes.memmove(array.unsafe_buffer_pointer(), held.ctypes.data, held.nbytes)
 
     def holds(self, held):
         return isinstance(held, self.jax.Array)
@@ -261,19 +368,27 @@ class Jax:
         return OF_ARRAYS.get(array.dtype, str(array.dtype))
 
     def bits(self, array, dtype):
+        places = array.devices()
+        if places != {self.device}:
+            names = " ".join(sorted(str(place) for place in places))
+            raise faults.Refused("wrong", f"a result is on {names}, and not on {self.device}")
         host = numpy.asarray(array)
         return Tensor(dtype, numpy.array(host.view(numpy.uint16) if dtype == "bf16" else host))
 
     def is_same(self, array, tensor):
+        """One that a call was allowed to take the memory of (`donate_argnums`) is no more."""
+        if array.is_deleted():
+            return False
         return same_bits(self.bits(array, tensor.dtype).array, tensor.array)
 
     def wait(self, held):
-        self.jax.block_until_ready(held)
+        return self.jax.block_until_ready(held)
 
     def synchronize(self):
         pass
 
     def peak_bytes(self):
+        # The most since its process began: JAX can't be told to count anew.
         held = self.device.memory_stats() or {}
         return (held.get("peak_bytes_in_use", 0),) * 2 if held else None
 

@@ -41,6 +41,10 @@ LEAST_KNOWN = 3
 # made later is never taken for one of them. Of arrays larger than this together, there are few tries.
 MOST_KEPT_BYTES = 1 << 30
 
+# Before a shorter call than this another one is made. After a pause, or other work than the
+# function's, a call of JAX that takes 5 us takes 20: threads sleep, and caches hold other code.
+SHORT_NS = 1e6
+
 # The least that is waited for work after the end of a span.
 LEAST_WAIT_S = 0.02
 
@@ -82,6 +86,9 @@ class Tries:
         """Times a call on other inputs, and where it was slow one on those that it knows, with the
         arguments that it had in its samples."""
         self.keep(other)
+        if self.slowest_ns < SHORT_NS:
+            program.resume(held)
+            clock.span(program, 1)
         program.use(other)
         program.rewrite()
         self.unseen.append(clock.span(program, 1)[0])

@@ -60,7 +60,7 @@ class DeviceClock:
 
     def span(self, program, iterations):
         """The time of so many calls in nanoseconds, and whether it may hold some of the host's."""
-        if program.framework.name == "jax":
+        if program.framework.is_asynchronous:
             return self.host_span(program, iterations), True
         state = self.state(program)
         alone = self.flush is not None or program.restores
@@ -110,7 +110,7 @@ class DeviceClock:
 
     def refuse_work_after_stop(self, program):
         """Refuses a function that keeps the device at work after the stop event."""
-        if program.framework.name == "jax":
+        if program.framework.is_asynchronous:
             return
         late = 0
         for _ in range(LATE_TRIES):

@@ -43,6 +43,8 @@ CLASSES = {
 WORDS = [
     # Triton without a GPU.
     ("unavailable", ["0 active drivers"]),
+    # JAX without a kind of device.
+    ("unavailable", ["Unknown backend", "' failed to initialize: "]),
     ("crashed", ["illegal memory access", "an illegal instruction", "misaligned address",
                  "unspecified launch failure", "device-side assert triggered", "hardware stack error"]),
     ("oom", ["RESOURCE_EXHAUSTED", "CUDA out of memory", "out of memory", "Unable to allocate"]),

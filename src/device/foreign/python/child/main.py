@@ -71,10 +71,12 @@ class Server:
             program = Program(request, framework, self.given(request["arrays"]))
             start = time.perf_counter_ns()
             program.restore()
-            program.call()
+            with framework.watched() as memory:
+                program.call()
             framework.synchronize()
             first_ns = time.perf_counter_ns() - start
         autotuned = WATCH.texts()
+        program.peak_bytes = memory and memory.peak_bytes
         program.read()
         self.programs[request["id"]] = program
         self.refuse_overwriting(request)
@@ -166,8 +168,19 @@ class Server:
             tensor = self.inputs[key]
             if program.uses(key) and not framework.is_same(array, tensor):
                 changed.append(key)
-                framework.copy(framework.of(tensor), array)
+                self.give_again(program, key, tensor)
         return {"changed": changed}
+
+    def give_again(self, program, key, tensor):
+        """Gives an input of a program, which others may share, its given values again."""
+        framework, given = program.framework, program.given
+        if framework.can_write:
+            framework.copy(framework.of(tensor), given[key])
+            return
+        given[key] = framework.of(tensor)
+        for other in self.programs.values():
+            if other.given is given:
+                other.use(given)
 
     def memory(self, request):
         program = self.program(request)
@@ -176,7 +189,7 @@ class Server:
             resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             held = sum(tensor.array.nbytes for tensor in self.inputs.values())
             peak = (held + program_bytes(program), resident)
-        return {"allocated": peak[0], "reserved": peak[1]}
+        return {"allocated": program.peak_bytes or peak[0], "reserved": peak[1]}
 
 
 def program_bytes(program):

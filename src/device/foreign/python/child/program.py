@@ -39,6 +39,8 @@ class Program:
         # A model may be one of another file's.
         problem = (request.get("model") or {}).get("problem", {})
         self.all_files = self.files | {held["path"] for held in problem.get("files", [])}
+        self.setting = framework.setting(request, given)
+        framework.enter(self.setting)
         start = time.perf_counter_ns()
         if request.get("model") is not None:
             function = kernelbench.model(request, framework)
@@ -57,6 +59,8 @@ class Program:
         self.tries = None
         # Whether its launches are one CUDA graph.
         self.as_graph = False
+        # The most memory of its first call, where the library counts none itself.
+        self.peak_bytes = None
         self.use(given)
         self.results = None
 
@@ -70,18 +74,27 @@ class Program:
         self.graph = None
         self.given = given
         self.own = {name: self._copy(given[name]) for name in self.request["mutates"]}
+        passed = {name: held for name, held in self.outputs.items() if held["passed"]}
+        if passed and not self.framework.can_write:
+            name = self.framework.name
+            reason = f"arrays of {name} can't be written: let it return `{next(iter(passed))}`"
+            raise faults.Refused("error", reason)
         self.targets = {
             name: self.framework.poisoned(held["dtype"], held["shape"])
-            for name, held in self.outputs.items()
-            if held["passed"]
+            for name, held in passed.items()
         }
-        self.positional = [self._argument(held) for held in self.request["args"]]
-        self.named = {name: self._argument(held) for name, held in self.request["kwargs"]}
+        self._take_arguments()
         gradient = self.request.get("autograd")
         if gradient is None:
             self.runner = Forward(self)
         else:
             self.runner = autograd.runner(self, gradient, self.request["phase"])
+
+    def _take_arguments(self):
+        self.positional = [self._argument(held) for held in self.request["args"]]
+        self.named = {name: self._argument(held) for name, held in self.request["kwargs"]}
+        if self.framework.is_asynchronous:
+            self.framework.wait((self.positional, self.named))
 
     def arguments(self):
         """Its arguments as they are, for `resume`."""
@@ -119,13 +132,19 @@ class Program:
     def restore(self):
         """Restores, untimed before each call, contents of arrays that the function writes."""
         self.results = None
+        self.framework.enter(self.setting)
         if self.as_graph and self.graph is None:
             with WATCH.launches():
                 self.graph = Graph(self)
             # Calls before the recording computed results that the graph is to compute.
             self._poison_known()
-        for name, array in self.own.items():
-            self.framework.copy(self.given[name], array)
+        if self.own and not self.framework.can_write:
+            # The call before may have taken their memory.
+            self.own = {name: self._copy(self.given[name]) for name in self.own}
+            self._take_arguments()
+        else:
+            for name, array in self.own.items():
+                self.framework.copy(self.given[name], array)
         for name, array in self.targets.items():
             initial = self.outputs[name].get("initial")
             if initial is None:
@@ -149,8 +168,6 @@ class Program:
         comes from an allocator, and is poisoned where the allocator hands it out again."""
         self.results = None
         self._poison_known()
-        if self.framework.name == "jax":
-            return
         held = [
             self.framework.poisoned(output["dtype"], output["shape"])
             for name, output in self.outputs.items()
@@ -171,7 +188,7 @@ class Program:
         self.results = self.runner.call() if self.graph is None else self.graph.launch()
         if Copies.is_copy:
             os._exit(0)
-        if self.framework.name == "jax":
+        if self.framework.is_asynchronous:
             self.framework.wait(self.results)
 
     def read(self):
@@ -201,8 +218,7 @@ class Program:
     def _bits(self, name, array):
         output = self.outputs[name]
         dtype = self.framework.dtype(array)
-        bits = "u16" if output["dtype"] == "bf16" and self.framework.name in ("numpy", "cupy") else output["dtype"]
-        if dtype != bits:
+        if dtype not in self.framework.accepted(output["dtype"]):
             raise faults.Refused("wrong", f"`{name}` is of type {dtype}, and not {output['dtype']}")
         shape = list(array.shape)
         if not are_one_shape(shape, output["shape"]):
