@@ -84,10 +84,10 @@ template <int ROWS, int WIDE, int STEP> DEVICE void load_tile(float *tile, const
     }
 }
 
-// Begins to copy ROWS rows and WIDE columns from (`first`, `first_column`) on, transposed, by BY warps: a
-// column of the matrix is a row of the tile, ROWS + 4 floats from the next. A warp copies 4 rows and
-// 8 columns at a time: whole sectors of memory, all banks of shared memory. It goes on along its
-// rows: places of columns are known, and are part of the instructions.
+// Begins to copy ROWS rows and WIDE columns from (`first`, `first_column`) on, transposed, by BY
+// warps: a column of the matrix is a row of the tile, ROWS + 4 floats from the next. A warp copies
+// 4 rows and 8 columns at a time: whole sectors of memory, all banks of shared memory. It goes on
+// along its rows: places of columns are known, and are part of the instructions.
 template <int ROWS, int WIDE, int BY = WARPS>
 DEVICE void load_transposed(float *tile, const Matrix &from, int64 first, int first_column) {
     constexpr int STEP = ROWS + 4;
@@ -181,8 +181,8 @@ DEVICE void multiply_columns(float (&sums)[I][J], const float *a, const float *b
     }
 }
 
-// sums += a b: rows of `a` hold COUNT columns, whose numbers of `b` are rows. IN_BLOCKS: the rows of
-// `b` lie in blocks of 16, each transposed as 4 x 4 rows.
+// sums += a b: rows of `a` hold COUNT columns, whose numbers of `b` are rows. IN_BLOCKS: the rows
+// of `b` lie in blocks of 16, each transposed as 4 x 4 rows.
 template <int COUNT, int A_STEP, int B_STEP, bool IN_BLOCKS, int I, int J>
 DEVICE void multiply_rows(float (&sums)[I][J], const float *a, const float *b) {
     static_assert(COUNT % 8 == 0, "eight columns at a time");
