@@ -5,11 +5,12 @@ use super::table::{Table, ratio, three};
 
 const RECORD: &str = "2026-11-24-h200-attention";
 /// Products in f32, by later kernels.
-const RECORD_IN_F32: &str = "2026-11-24-h200-attention-f32";
+const RECORD_IN_F32: &str = "2026-11-26-h200-attention-f32";
 
 /// Times and memory of both variants by precision, width and length, forward and with gradients.
 pub(super) fn eager_and_compiled() -> String {
-    let [rows, in_f32] = [RECORD, RECORD_IN_F32].map(|record| Rows::read(record, "records.csv"));
+    let rows = Rows::read(RECORD, "records.csv");
+    let in_f32 = Rows::read(RECORD_IN_F32, "now-records.csv");
     let mut table = Table::new(&[
         "products",
         "d",
@@ -30,6 +31,7 @@ pub(super) fn eager_and_compiled() -> String {
                     let of = |backend| {
                         rows.one(&[
                             ("precision", precision),
+                            ("mask", "none"),
                             ("dimension", dimension),
                             ("sequence", sequence),
                             ("phase", phase),
@@ -215,23 +217,30 @@ fn coarser_factors_are_less_exact() {
 }
 
 /// Attention in f32 before and since blocks share the keys of a tile.
-const SHORT: &str = "2026-11-26-h100-attention-f32";
-
-/// Both programs at short and long sequences, in microseconds.
 pub(super) fn of_short_sequences() -> String {
-    let mut table = Table::new(&[
-        "mask",
-        "d",
-        "S",
-        "`eager` forward us",
-        "before",
-        "now",
-        "`eager` with gradients us",
-        "before",
-        "now",
-    ]);
+    let phases = [("forward", "forward"), ("both", "with gradients")];
+    before_and_now("2026-11-26-h100-attention-f32", &phases)
+}
+
+/// Attention in f32 before and since halves of a block's warps wait for each other only where they
+/// must.
+pub(super) fn by_halves() -> String {
+    let phases = [("backward", "gradients"), ("both", "forward and gradients")];
+    before_and_now(RECORD_IN_F32, &phases)
+}
+
+/// Two programs of one record at short and long sequences, in microseconds, in phases by their
+/// names and those in the table.
+fn before_and_now(record: &str, phases: &[(&str, &str)]) -> String {
+    let mut head = ["mask", "d", "S"].map(str::to_owned).to_vec();
+    for (_, name) in phases {
+        let eager = format!("`eager` {name} us");
+        head.extend([eager, "before".to_owned(), "now".to_owned()]);
+    }
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let mut table = Table::new(&head);
     let [before, now] =
-        ["before", "now"].map(|run| Rows::read(SHORT, &format!("{run}-records.csv")));
+        ["before", "now"].map(|run| Rows::read(record, &format!("{run}-records.csv")));
     for mask in ["none", "causal"] {
         for dimension in ["64", "128"] {
             for sequence in ["256", "512", "1024", "2048", "4096", "8192"] {
@@ -245,17 +254,15 @@ pub(super) fn of_short_sequences() -> String {
                     ]);
                     three(row.median() / 1e3)
                 };
-                table.line([
-                    mask.to_owned(),
-                    dimension.to_owned(),
-                    sequence.to_owned(),
-                    us(&now, "eager", "forward"),
-                    us(&before, "compiled", "forward"),
-                    us(&now, "compiled", "forward"),
-                    us(&now, "eager", "both"),
-                    us(&before, "compiled", "both"),
-                    us(&now, "compiled", "both"),
-                ]);
+                let mut line = [mask, dimension, sequence].map(str::to_owned).to_vec();
+                for (phase, _) in phases {
+                    line.extend([
+                        us(&now, "eager", phase),
+                        us(&before, "compiled", phase),
+                        us(&now, "compiled", phase),
+                    ]);
+                }
+                table.line(line);
             }
         }
     }

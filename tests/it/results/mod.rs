@@ -96,7 +96,7 @@ const PARTS: &[Part] = &[
         record::run("2026-11-24-h200-attention", "")
     }),
     ("attention-f32-run", || {
-        record::run("2026-11-24-h200-attention-f32", "")
+        record::run("2026-11-26-h200-attention-f32", "now-")
     }),
     ("attention", attention::eager_and_compiled),
     ("attention-torch-run", || {
@@ -115,6 +115,7 @@ const PARTS: &[Part] = &[
         record::run("2026-11-26-h100-attention-f32", "now-")
     }),
     ("attention-short", attention::of_short_sequences),
+    ("attention-halves", attention::by_halves),
     ("transformer-run", || {
         record::run("2026-11-24-h200-transformer", "")
     }),
