@@ -8,8 +8,8 @@ use crate::support::has_package;
 /// Medians of a long call differ by less than this part.
 const MOST: f64 = 0.005;
 
-/// Means of a short one over 32 places in memory, which make its time differ by 1.5 %. Places of one
-/// process are neighbours: on an H200 means were up to 2.7 % apart (docs/performance/engine.md).
+/// Means of a short one over 32 places in memory, which make its time differ by 1.5 %. Places of
+/// one process are neighbours: on an H200 means were up to 2.7 % apart (docs/performance/engine.md).
 const MOST_OF_SHORT: f64 = 0.04;
 
 /// The mean of the function's medians over that of the kernel's: rows of the only run, in turns. A

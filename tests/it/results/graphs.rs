@@ -5,6 +5,9 @@ use super::table::{Table, three};
 
 const RECORD: &str = "2026-11-26-h100-graphs";
 
+/// Steps of the small model alone, by later kernels of gradients in f32.
+pub(super) const ON_AN_H200: &str = "2026-11-26-h200-steps";
+
 /// Steps of the small model by PyTorch, with CUDA graphs, on another GPU of that kind.
 const PYTORCH: &str = "2026-11-26-h100-transformer-bf16";
 
@@ -67,6 +70,41 @@ pub(super) fn steps() -> String {
             format!("{:.1} %", 100.0 * (1.0 - graph.median() / launch.median())),
             peer,
         ]);
+    }
+    table.text()
+}
+
+/// Training steps of the small model on an H200, with their memory.
+pub(super) fn steps_on_an_h200() -> String {
+    let mut table = Table::new(&[
+        "precision",
+        "context",
+        "launches",
+        "one after the other ms",
+        "by data ms",
+        "of the ceiling",
+        "peak GB",
+    ]);
+    let rows = Rows::read(ON_AN_H200, "records.csv");
+    for precision in ["bf16", "tf32", "f32"] {
+        for context in ["256", "1024"] {
+            let [launch, graph] = ["launch", "graph"].map(|mode| {
+                rows.one(&[
+                    ("precision", precision),
+                    ("context", context),
+                    ("mode", mode),
+                ])
+            });
+            table.line([
+                precision.to_owned(),
+                context.to_owned(),
+                launch.text("launches").to_owned(),
+                launch.milliseconds(),
+                graph.milliseconds(),
+                format!("{:.0} %", 100.0 * graph.number("flops_utilization")),
+                three(graph.number("peak_allocated_bytes") / 1e9),
+            ]);
+        }
     }
     table.text()
 }

@@ -130,6 +130,8 @@ const PARTS: &[Part] = &[
     ("transformer-as-they-lie", transformer::operands_as_they_lie),
     ("graphs-runs", graphs::runs),
     ("graphs-steps", graphs::steps),
+    ("graphs-h200-run", || record::run(graphs::ON_AN_H200, "")),
+    ("graphs-h200", graphs::steps_on_an_h200),
     ("graphs-attention", graphs::attention),
     ("graphs-functions", graphs::functions),
     ("transformer-sizes-run", transformer::runs_of_larger_models),
