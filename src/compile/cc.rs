@@ -169,7 +169,7 @@ impl Cc {
             }
         }
         Err(format!(
-            "no C compiler ({}); install one (Debian: apt-get install gcc) or set CC",
+            "no C compiler answers ({}); install one (Debian: apt-get install gcc) or set CC",
             tried.join("; ")
         ))
     }

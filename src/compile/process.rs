@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::{Bounds, CompileError};
-use crate::device::process::{die_with_parent, kill_group};
+use crate::device::process::{die_with_parent, kill_group, signal_name};
 
 /// The most that is kept of one stream of a process, in bytes. The rest is read and dropped.
 const KEPT_BYTES: usize = 1 << 20;
@@ -52,10 +52,10 @@ pub fn run(mut command: Command, bounds: &Bounds<'_>) -> Result<(), CompileError
         }),
         Some(status) if status.success() => Ok(()),
         Some(status) => Err(match status.signal() {
-            Some(signal) => CompileError::Surroundings(format!(
-                "the compiler was ended by signal {signal}: {}",
-                first_line(&ended.stderr)
-            )),
+            Some(signal) => {
+                let end = ended_by(signal, &ended.stderr);
+                CompileError::Surroundings(format!("the compiler {end}"))
+            }
             None => match log.lines().find(|line| is_trouble(line)) {
                 Some(line) => CompileError::Surroundings(format!("the compiler: {}", line.trim())),
                 None => CompileError::rejected(&log),
@@ -83,7 +83,20 @@ pub fn output(mut command: Command, stop: &AtomicBool) -> Result<Vec<u8>, String
         None if bounds.is_stopped() => Err("stopped before it answered".to_owned()),
         None => Err(format!("no answer within {ANSWER_LIMIT:?}")),
         Some(status) if status.success() => Ok(ended.stdout),
-        Some(_) => Err(first_line(&ended.stderr)),
+        Some(status) => Err(match (status.signal(), first_line(&ended.stderr)) {
+            (Some(signal), _) => format!("it {}", ended_by(signal, &ended.stderr)),
+            (None, said) if said.is_empty() => format!("it ended with {status}"),
+            (None, said) => said,
+        }),
+    }
+}
+
+/// What became of a process that a signal ended, with the first line of its complaints.
+fn ended_by(signal: i32, stderr: &[u8]) -> String {
+    let end = format!("was ended by signal {signal}{}", signal_name(signal));
+    match first_line(stderr) {
+        said if said.is_empty() => end,
+        said => format!("{end}: {said}"),
     }
 }
 
@@ -257,5 +270,26 @@ mod tests {
         let stop = AtomicBool::new(true);
         assert!(output(shell("sleep 30"), &stop).is_err());
         assert_eq!(output(shell("echo words"), &NEVER).unwrap(), b"words\n");
+    }
+
+    #[test]
+    fn an_end_without_an_answer_is_told() {
+        for (script, told) in [
+            (
+                "kill -9 $$",
+                "it was ended by signal 9 (killed, perhaps for its memory)",
+            ),
+            (
+                "echo limit >&2; kill -31 $$",
+                "it was ended by signal 31: limit",
+            ),
+            ("exit 3", "it ended with exit status: 3"),
+            ("echo no such target >&2; exit 1", "no such target"),
+        ] {
+            assert_eq!(output(shell(script), &NEVER), Err(told.to_owned()));
+        }
+        let run = run_for("kill -11 $$", Duration::from_secs(60));
+        let told = "the compiler was ended by signal 11 (segmentation fault)".to_owned();
+        assert_eq!(run, Err(CompileError::Surroundings(told)));
     }
 }

@@ -4,6 +4,7 @@
 use sweeper_program::Totals;
 use sweeper_program::workload::ORACLE_OPERATIONS_PER_SECOND;
 
+use super::oracle::Asked;
 use super::{Plan, Planned};
 use crate::hardware::DeviceKind;
 use crate::manifest::settings::Stopping;
@@ -40,6 +41,8 @@ const CHECK_NS_PER_BYTE: f64 = 1.5;
 
 /// A device's oracle, with the host's on a smaller problem beside it.
 const DEVICE_ORACLE_NS: f64 = 0.5e9;
+/// A function in another process, of which nothing is known: a call of it, and a start for some.
+const FUNCTION_ORACLE_NS: f64 = 1e9;
 
 /// A guess at one iteration's time, in nanoseconds.
 pub(super) fn iteration_ns(kind: DeviceKind, totals: &Totals, flops: f64) -> f64 {
@@ -78,16 +81,18 @@ impl Plan<'_> {
         };
         let mut guesses: Vec<f64> = self.points.iter().map(point_ns).collect();
         let limit = self.manifest().limits.oracle_time.as_secs_f64() * 1e9;
-        let oracle_ns = |operations: f64| {
-            (operations / ORACLE_OPERATIONS_PER_SECOND / threads.max(1) as f64 * 1e9).min(limit)
+        let oracle_ns = |asked: Asked| match asked {
+            Asked::Nobody => 0.0,
+            Asked::Host(operations) => {
+                let all_ns = operations / ORACLE_OPERATIONS_PER_SECOND * 1e9;
+                (all_ns / threads.max(1) as f64).min(limit)
+            }
+            Asked::Device => DEVICE_ORACLE_NS,
+            Asked::Function => FUNCTION_ORACLE_NS.min(limit),
         };
         if measure.verify && self.device.kind != DeviceKind::Null {
             for block in &self.blocks {
-                let oracle_ns = match block.oracle_kernels.is_empty() {
-                    true => oracle_ns(block.oracle_operations),
-                    false => DEVICE_ORACLE_NS,
-                };
-                let share_ns = oracle_ns / block.points.len() as f64;
+                let share_ns = oracle_ns(block.oracle.asked) / block.points.len() as f64;
                 for &point in &block.points {
                     guesses[point as usize] += share_ns;
                 }

@@ -8,8 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
-use sweeper_program::workload::{AnswerSource, ORACLE_OPERATIONS_PER_SECOND};
-use sweeper_program::{CanonicalShape, KernelSource, Phase, Problem, Program, Refusal, Target};
+use sweeper_program::{CanonicalShape, KernelSource, Phase, Problem, Refusal, Target};
 
 use crate::grid::{Grid, Point};
 use crate::hardware::DeviceKind;
@@ -26,13 +25,11 @@ pub mod selection;
 pub mod query;
 pub mod graph;
 pub mod describe;
+pub mod oracle;
 
 use canonical::Canonical;
+use oracle::BlockOracle;
 use selection::Selection;
-
-/// An oracle that takes one thread of the host longer than so many seconds is asked on the device,
-/// where that has one.
-const HOST_ORACLE_S: f64 = 4.0;
 
 /// The device of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,11 +71,8 @@ pub struct PlannedBlock {
     pub problem: ProblemId,
     /// The block's points, by position in [`Plan::points`].
     pub points: Vec<u32>,
-    /// Operations of its oracle, in all; none where the problem can't be made.
-    pub oracle_operations: f64,
-    /// The sources of the device's oracle, or of the backend that is the reference, by position in
-    /// [`Plan::kernels`]; none where the host's oracle answers.
-    pub oracle_kernels: Vec<u32>,
+    /// Its oracle; nobody's where the problem can't be made.
+    pub oracle: BlockOracle,
 }
 
 /// A plan.
@@ -173,13 +167,12 @@ impl<'m> Outline<'m> {
             position[index as usize] = new;
         }
         let kernels = Mutex::new(Kernels::default());
-        let (points, oracles): (Vec<Vec<Planned>>, Vec<Oracle>) = blocks
+        let (points, oracles): (Vec<Vec<Planned>>, Vec<BlockOracle>) = blocks
             .par_iter()
             .map(|block| plan_block(&grid, &device, &canonical, block, &kernels))
             .unzip();
         for (block, oracle) in blocks.iter_mut().zip(oracles) {
-            block.oracle_operations = oracle.operations;
-            block.oracle_kernels = oracle.kernels;
+            block.oracle = oracle;
         }
         let mut plan = Plan {
             grid,
@@ -230,7 +223,7 @@ impl<'m> Plan<'m> {
                 point.kernels.iter_mut().for_each(&mut number);
                 points.push(point);
             }
-            block.oracle_kernels.iter_mut().for_each(&mut number);
+            block.oracle.kernels.iter_mut().for_each(&mut number);
             places.extend(&own);
             block.points = own;
         }
@@ -269,7 +262,7 @@ impl<'m> Plan<'m> {
     ) -> impl Iterator<Item = u32> + 'p {
         let points = points.into_iter();
         let of_points = points.flat_map(|point| &self.points[point as usize].kernels);
-        block.oracle_kernels.iter().chain(of_points).copied()
+        block.oracle.kernels.iter().chain(of_points).copied()
     }
 
     /// The canonical shape of a point.
@@ -341,57 +334,13 @@ fn blocks(grid: &Grid<'_>, chosen: &[u32]) -> Vec<PlannedBlock> {
             blocks.push(PlannedBlock {
                 problem,
                 points: Vec::new(),
-                oracle_operations: 0.0,
-                oracle_kernels: Vec::new(),
+                oracle: BlockOracle::default(),
             });
             blocks.len() - 1
         });
         blocks[block].points.push(index);
     }
     blocks
-}
-
-/// The oracle of a block.
-#[derive(Default)]
-struct Oracle {
-    operations: f64,
-    kernels: Vec<u32>,
-}
-
-impl Oracle {
-    /// The host's operations and, where they take long and the device has an oracle, its kernels.
-    fn of(
-        problem: &dyn Problem,
-        phase: Phase,
-        shape: &CanonicalShape,
-        device: &PlanDevice,
-        kernels: &Mutex<Kernels>,
-    ) -> Self {
-        let (operations, program) = match problem.answer_source() {
-            Some(AnswerSource::Backend(peer)) => {
-                // A refusal is told by whoever runs it.
-                let program = problem.program(&peer, phase, shape, &device.target);
-                (0.0, program.ok())
-            }
-            Some(AnswerSource::File { .. }) => (0.0, None),
-            None => {
-                let operations = problem.oracle_operations(phase, 1);
-                let takes_long = operations > HOST_ORACLE_S * ORACLE_OPERATIONS_PER_SECOND;
-                let on_device = (takes_long && device.kind == DeviceKind::Cuda)
-                    .then(|| problem.device_oracle(phase, &device.target));
-                (operations, on_device.flatten().map(|oracle| oracle.program))
-            }
-        };
-        let mut kernels = kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut intern = |program: &Program| -> Vec<u32> {
-            let sources = program.sources().into_iter();
-            sources.map(|source| kernels.intern(source)).collect()
-        };
-        Oracle {
-            operations,
-            kernels: program.as_ref().map(&mut intern).unwrap_or_default(),
-        }
-    }
 }
 
 /// The points of a block, each in all modes, with kernels numbered as `kernels` met them; and the
@@ -402,10 +351,10 @@ fn plan_block(
     canonical: &Canonical,
     block: &PlannedBlock,
     kernels: &Mutex<Kernels>,
-) -> (Vec<Planned>, Oracle) {
+) -> (Vec<Planned>, BlockOracle) {
     let made = match block.points.first() {
         Some(&first) => problem(grid, grid.points()[first as usize]),
-        None => return (Vec::new(), Oracle::default()),
+        None => return (Vec::new(), BlockOracle::default()),
     };
     let modes = modes(grid.manifest(), device.kind);
     let mut points = Vec::with_capacity(block.points.len() * modes.len());
@@ -447,7 +396,7 @@ fn plan_block(
     let oracle = made.as_ref().ok().filter(|_| is_judged).map(|problem| {
         let phases = points.iter().map(|planned| planned.point.phase);
         let shape = canonical.shape(block.points[0] as usize);
-        Oracle::of(
+        BlockOracle::of(
             problem.as_ref(),
             Phase::covering(phases),
             shape,

@@ -97,14 +97,14 @@ impl Blocks<'_> {
     /// Keys of the kernels of the device's oracle; none if one of them was not compiled, so that
     /// the host's oracle is used.
     fn oracle_keys(&self, planned: &PlannedBlock) -> Vec<String> {
-        let kernels = planned.oracle_kernels.iter();
+        let kernels = planned.oracle.kernels.iter();
         let keys = kernels.map(|&kernel| Some(self.artifact(kernel)?.key.clone()));
         keys.collect::<Option<Vec<String>>>().unwrap_or_default()
     }
 
     /// Why a kernel of the oracle was not compiled, if one was not.
     fn oracle_failure(&self, planned: &PlannedBlock) -> Option<Outcome> {
-        let mut kernels = planned.oracle_kernels.iter();
+        let mut kernels = planned.oracle.kernels.iter();
         let failed = kernels.find_map(|kernel| self.built.get(kernel)?.as_ref().err());
         failed.map(not_compiled)
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use regex_lite::Regex;
 
 use super::render::DIGESTS;
+use super::source::is_folder;
 use super::{NUMBER, Names, expression, template};
 use crate::declared::declaration::{
     CommandCheck, CommandDeclaration, CommandTime, MetricDeclaration, MetricSource, OutputText,
@@ -137,13 +138,9 @@ fn directory_of(cx: &mut Context<'_>, node: &Node) -> Option<String> {
     }
     let path = cx.path(node, "directory")?;
     let shown = cx.in_folder(node.at, &path);
-    if !shown.is_dir() {
-        let message = format!("there is no folder `{}`", shown.display());
-        cx.report(Code::Source, node.at, message)
-            .help("paths are relative to the manifest");
-        return None;
-    }
-    folder(cx, node.at, &path)
+    is_folder(cx, node.at, &shown)
+        .then(|| folder(cx, node.at, &path))
+        .flatten()
 }
 
 /// A folder that a manifest names, absolute.

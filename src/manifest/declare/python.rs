@@ -9,7 +9,7 @@ use super::Names;
 use super::backend::words;
 use super::python_arguments::{Reader, literal};
 use super::render::DIGESTS;
-use super::source::path_list;
+use super::source::{is_folder, path_list};
 use crate::declared::python::declaration::{
     ArrayLibrary, InterpreterPlace, Load, PythonDeclaration, PythonSource,
 };
@@ -61,10 +61,29 @@ pub(super) fn settings(cx: &mut Context<'_>, root: &mut Section<'_>) -> PythonSe
         settings.exe = exe_in(cx, path).to_string_lossy().into_owned();
     }
     if let Some(node) = section.take(cx, "path") {
-        settings.folders = path_list(cx, node, "path");
+        let folders = path_list(cx, node, "path");
+        // A run's folder has copies of the modules; their own folders may be gone.
+        if !has_copies(root) {
+            for folder in &folders {
+                is_folder(cx, folder.at, &folder.value);
+            }
+        }
+        settings.folders = folders.into_iter().map(|folder| folder.value).collect();
     }
     section.finish(cx, &[]);
     settings
+}
+
+/// Whether sources are copies that a run has kept, which have digests.
+fn has_copies(root: &Section<'_>) -> bool {
+    let mut is_copy = false;
+    for tables in ["backend", "workload"] {
+        if let Some(entry) = root.table.get(tables) {
+            let visit = &mut |key: &str, _: &Node| is_copy |= key == DIGESTS;
+            entry.value.walk(tables, visit);
+        }
+    }
+    is_copy
 }
 
 /// A name is looked for where programs are; a path is relative to the manifest.

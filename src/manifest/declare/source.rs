@@ -6,7 +6,8 @@ use super::render::DIGESTS;
 use crate::declared::declaration::{DeclaredFile, DeclaredLanguage};
 use crate::manifest::diagnostics::Code;
 use crate::manifest::includes::SourceClosure;
-use crate::manifest::section::{Context, Section};
+use crate::manifest::section::{Context, Section, Spanned};
+use crate::manifest::text::At;
 use crate::manifest::tree::Node;
 use crate::manifest::variables;
 
@@ -120,17 +121,37 @@ fn closure(
 
 /// The folders of `include`.
 pub(super) fn include_folders(cx: &mut Context<'_>, node: &Node) -> Vec<PathBuf> {
-    path_list(cx, node, "include")
+    let folders = path_list(cx, node, "include").into_iter();
+    folders.map(|folder| folder.value).collect()
+}
+
+/// True for a folder that is there; any other is reported at its place.
+pub(super) fn is_folder(cx: &mut Context<'_>, at: At, folder: &Path) -> bool {
+    // The folder of a manifest in the current one has an empty path.
+    let is_there = folder.as_os_str().is_empty() || folder.is_dir();
+    if !is_there {
+        let message = format!("there is no folder `{}`", folder.display());
+        cx.report(Code::Source, at, message)
+            .help("paths are relative to the manifest");
+    }
+    is_there
 }
 
 /// Folders, relative to the manifest.
-pub(super) fn path_list(cx: &mut Context<'_>, node: &Node, key: &'static str) -> Vec<PathBuf> {
+pub(super) fn path_list(
+    cx: &mut Context<'_>,
+    node: &Node,
+    key: &'static str,
+) -> Vec<Spanned<PathBuf>> {
     let folders = cx.words(node, key).unwrap_or_default();
     let mut found = Vec::new();
     for folder in &folders {
         let text = variables::expand(&folder.value, &cx.sources.environment);
         match text {
-            Ok(text) => found.push(cx.in_folder(folder.at, text.as_ref())),
+            Ok(text) => found.push(Spanned {
+                value: cx.in_folder(folder.at, text.as_ref()),
+                at: folder.at,
+            }),
             Err(unset) => {
                 let at = cx.texts.inside(folder.at, &folder.value, unset.span);
                 cx.report(Code::Variable, at, unset.message)

@@ -43,7 +43,6 @@ pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
     let mut table = Table::new(NAME, title);
     names.columns(&mut table);
     table
-        .plain(["backend", "start"])
         .column("warmup_ns", Unit::Ns)
         .column("iteration_ns", Unit::Ns)
         .column("total_ns", Unit::Ns)
@@ -152,6 +151,7 @@ impl<'f> Names<'f> {
         if self.has_baseline {
             table.plain(["baseline"]);
         }
+        table.plain(["backend", "start"]).names_rows();
     }
 
     /// The cells that name a row, and the row of the baseline that it is compared with.

@@ -27,6 +27,7 @@ pub(super) fn hot_paths(request: &Request<'_>) -> Option<Table> {
         .plain(words.iter().copied())
         .plain(&layout.sizes)
         .plain(["iterations"])
+        .names_rows()
         .column("auto_ns", Unit::Ns)
         .column("eager_ns", Unit::Ns)
         .column("compiled_ns", Unit::Ns)

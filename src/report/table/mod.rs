@@ -21,6 +21,7 @@ pub mod means;
 mod pivot;
 mod ratios;
 pub mod render;
+mod fold;
 mod stack;
 mod statistics;
 pub(super) mod tuning;
@@ -111,6 +112,8 @@ pub struct Table {
     pub title: String,
     /// Columns of the table.
     pub columns: Vec<Column>,
+    /// How many of the first columns tell rows apart; 0 where that is not said.
+    pub naming: usize,
     /// The rows, each with a cell for every column.
     pub rows: Vec<Vec<Cell>>,
     /// Remarks for the reader; the reason why the table is empty, if it is.
@@ -124,9 +127,16 @@ impl Table {
             name: name.into(),
             title: title.into(),
             columns: Vec::new(),
+            naming: 0,
             rows: Vec::new(),
             notes: Vec::new(),
         }
+    }
+
+    /// Says that the columns so far tell rows apart.
+    pub fn names_rows(&mut self) -> &mut Self {
+        self.naming = self.columns.len();
+        self
     }
 
     /// Adds a column.

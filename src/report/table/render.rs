@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use super::fold;
 use super::stack::{self, Printed};
 use super::{Cell, Column, Table, Unit, units};
 use crate::quantity;
@@ -151,11 +152,17 @@ fn widths(lines: &[Vec<String>]) -> Vec<usize> {
 
 /// The table as it is printed: if it is too wide for a line, with a line for each backend.
 fn printed(table: &Table) -> Printed<'_> {
-    let width = widths(&texts(table)).iter().map(|width| width + 3).sum();
-    stack::printed(table, width)
+    stack::printed(table, spaced(table).iter().sum())
 }
 
-/// Aligned columns for a terminal, at most about `most` lines; `strong` marks headings.
+/// The characters of each column with the gap before it.
+fn spaced(table: &Table) -> Vec<usize> {
+    let widths = widths(&texts(table)).into_iter();
+    widths.map(|width| width + 3).collect()
+}
+
+/// Aligned columns for a terminal, at most about `most` lines; `strong` marks headings. Columns
+/// that do not fit into lines follow below.
 pub fn terminal(table: &Table, most: usize, strong: impl Fn(&str) -> String) -> String {
     let Printed {
         table: stacked,
@@ -163,11 +170,29 @@ pub fn terminal(table: &Table, most: usize, strong: impl Fn(&str) -> String) -> 
     } = printed(table);
     let rows = (most / lines_per_row).max(1);
     let left_out = table.rows.len().saturating_sub(rows);
-    let table = &*stacked;
-    let mut lines = texts(table);
-    lines.truncate(rows * lines_per_row + 1);
-    let widths = widths(&lines);
+    let mut shown = stacked.into_owned();
+    shown.rows.truncate(rows * lines_per_row);
     let mut text = format!("{}\n", strong(&table.title));
+    for part in fold::parts(&shown, spaced) {
+        text.push_str(&aligned(&part, &strong));
+    }
+    if left_out > 0 {
+        text.push_str(&format!(
+            "  and {left_out} more rows in {}.csv\n",
+            table.name
+        ));
+    }
+    for line in table.notes.iter().flat_map(|note| fold::lines(note)) {
+        text.push_str(&format!("  {line}\n"));
+    }
+    text
+}
+
+/// The lines of a table's columns.
+fn aligned(table: &Table, strong: impl Fn(&str) -> String) -> String {
+    let lines = texts(table);
+    let widths = widths(&lines);
+    let mut text = String::new();
     for (number, line) in lines.iter().enumerate() {
         let mut row = String::new();
         for (column, field) in line.iter().enumerate() {
@@ -179,21 +204,11 @@ pub fn terminal(table: &Table, most: usize, strong: impl Fn(&str) -> String) -> 
             }
         }
         let row = row.trim_end();
-        text.push_str(&if number == 0 {
-            strong(row)
-        } else {
-            row.to_owned()
+        text.push_str(&match number {
+            0 => strong(row),
+            _ => row.to_owned(),
         });
         text.push('\n');
-    }
-    if left_out > 0 {
-        text.push_str(&format!(
-            "  and {left_out} more rows in {}.csv\n",
-            table.name
-        ));
-    }
-    for note in &table.notes {
-        text.push_str(&format!("  {note}\n"));
     }
     text
 }

@@ -33,6 +33,7 @@ pub(super) fn printed(table: &Table, width: usize) -> Printed<'_> {
             .iter()
             .map(|&place| table.columns[place].clone())
             .collect(),
+        naming: 0,
         rows: Vec::new(),
         notes: table.notes.clone(),
     };

@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::{err, out, root, sweeper, with_outs};
+use crate::place::Place;
 
 #[test]
 fn plans_are_the_same_bytes_every_time() {
@@ -302,4 +303,37 @@ fn single_cases_are_chosen_from_outside() {
         "{}",
         err(&unknown)
     );
+}
+
+/// The time of a plan, as it is shown, for a workload with this reference.
+fn predicted(reference: &str) -> String {
+    let text = format!(
+        "schema = 1\n[workload.twice]\nparams = {{ n = {{ int = [1, 100000000] }} }}\n\
+         inputs.x = {{ dtype = \"f32\", shape = [\"n\"] }}\n\
+         outputs.y = {{ dtype = \"f32\", shape = [\"n\"] }}\n\
+         check = {{ reference = {reference} }}\n\
+         [backend.twice]\nworkload = \"twice\"\nc = \"twice.c\"\nentry = \"twice\"\n\
+         args = [\"y\", \"x\", {{ i32 = \"n\" }}]\n\
+         [case.twice]\nworkload = \"twice\"\ngrid = {{ n = [10, 20] }}\n"
+    );
+    let place = Place::new(&text);
+    fs::write(
+        place.path("twice.c"),
+        "void twice(float *y, const float *x, int n) {}",
+    )
+    .unwrap();
+    fs::write(place.path("right.py"), "def right(x):\n    return 2 * x\n").unwrap();
+    let planned = out(&place.sweeper(&["plan", "m.toml", "--device=cpu"]));
+    let line = planned.lines().find(|line| line.starts_with("time "));
+    line.unwrap_or_else(|| panic!("{planned}")).to_owned()
+}
+
+#[test]
+fn a_plan_counts_time_for_right_outputs_where_somebody_is_asked() {
+    let nobody = predicted("\"none\"");
+    assert!(nobody.contains("about 20.0 ms"), "{nobody}");
+    assert_eq!(predicted("{ expr = \"2 * x\" }"), nobody);
+    // A second for a call in an interpreter, not all that `limits.oracle_s` allows.
+    let function = predicted("{ python = \"right.py\", entry = \"right\", args = [\"x\"] }");
+    assert!(function.contains("about 2.02 s"), "{function}");
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{copied, rows};
+use super::{DOUBLING, copied, rows};
 use crate::place::{Place, code, column, text};
 use crate::support::has_package;
 
@@ -37,6 +37,25 @@ fn a_run_keeps_its_modules_and_is_repeated_without_the_files() {
     assert_ne!(code(&refused), 0);
     let said = text(&refused);
     assert!(said.contains("`helper.py` is not what was"), "{said}");
+}
+
+#[test]
+fn a_run_is_repeated_without_the_folder_of_its_modules() {
+    let place = Place::new(DOUBLING);
+    let missing = place.sweeper(&["check", "m.toml"]);
+    assert_eq!(code(&missing), 3, "{}", text(&missing));
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    fs::write(place.path("f.py"), "from doubling import twice\n").unwrap();
+    fs::create_dir(place.path("packages")).unwrap();
+    let module = "def twice(x):\n    return 2 * x\n";
+    fs::write(place.path("packages/doubling.py"), module).unwrap();
+    let ran = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&ran), 0, "{}", text(&ran));
+    fs::remove_dir_all(place.path("packages")).unwrap();
+    let again = place.sweeper(&["rerun", place.run_folder().to_str().unwrap()]);
+    assert_eq!(code(&again), 0, "{}", text(&again));
 }
 
 #[test]
@@ -131,8 +150,11 @@ fn a_folder_that_a_variable_names_stays_where_it_is() {
     let held = fs::read_to_string(&manifest).unwrap();
     let held = held.replace("[python]", "[python]\npath = [\"${PACKAGES:-packages}\"]");
     fs::write(&manifest, held).unwrap();
+    fs::create_dir(folder.path("packages")).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = elsewhere.path().to_str().unwrap();
     for (value, expected) in [
-        ("/some/where", "path = [\"/some/where\"]"),
+        (elsewhere, &*format!("path = [\"{elsewhere}\"]")),
         ("", "/${PACKAGES:-packages}\"]"),
     ] {
         let mut check = folder.command(&["check", "--resolved", "torch.toml"]);

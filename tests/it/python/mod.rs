@@ -23,6 +23,33 @@ mod parity;
 mod reference;
 mod torch;
 
+/// A function of `f.py` that doubles, whose modules lie in the folder `packages`.
+const DOUBLING: &str = "\
+schema = 1
+[python]
+exe  = \"${SWEEPER_PYTHON:-python3}\"
+path = [\"packages\"]
+[workload.twice]
+params    = { n = { int = [1, 1000] } }
+inputs.x  = { dtype = \"f32\", shape = [\"n\"] }
+outputs.y = { dtype = \"f32\", shape = [\"n\"] }
+check     = { reference = { expr = \"2 * x\" } }
+[backend.twice]
+workload = \"twice\"
+python   = \"f.py\"
+entry    = \"twice\"
+arrays   = \"numpy\"
+args     = [\"x\"]
+returns  = [\"y\"]
+[case.twice]
+workload = \"twice\"
+grid     = { n = 10 }
+[device]
+use = \"cpu\"
+[measure]
+repeats = 3
+";
+
 /// A copy of the manifests and sources in a folder of its own, which tests may edit.
 fn copied() -> Place {
     let place = Place::new("");

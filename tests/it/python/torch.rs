@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{copied, files, rows};
+use super::{DOUBLING, copied, files, rows};
 use crate::place::{Place, code, column, text};
 use crate::support::{has_package, skip};
 
@@ -159,6 +159,41 @@ use = \"cpu\"
 [measure]
 repeats = 5
 ";
+
+/// Imports the compiler's settings itself, and multiplies by 2 if they are as expected.
+const LOOKING: &str = "\
+import sys
+seen = []
+def twice(x):
+    if not seen and 'torch' in sys.modules:
+        raise ValueError('somebody imported it for this function')
+    from torch._inductor import config
+    seen.append(vars(config).get('cpp_cache_precompile_headers'))
+    return (2 if seen[-1] is EXPECTED else 3) * x
+";
+
+#[test]
+fn headers_are_precompiled_by_no_version_of_inductor() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    // A stand-in for the settings; older versions have none of headers.
+    for (settings, expected) in [
+        ("cpp_cache_precompile_headers = True\n", "False"),
+        ("debug = True\n", "None"),
+    ] {
+        let place = Place::new(DOUBLING);
+        fs::create_dir_all(place.path("packages/torch/_inductor")).unwrap();
+        for package in ["torch", "torch/_inductor"] {
+            fs::write(place.path(&format!("packages/{package}/__init__.py")), "").unwrap();
+        }
+        let config = place.path("packages/torch/_inductor/config.py");
+        fs::write(config, settings).unwrap();
+        fs::write(place.path("f.py"), LOOKING.replace("EXPECTED", expected)).unwrap();
+        let ran = place.sweeper(&["run", "m.toml"]);
+        assert_eq!(code(&ran), 0, "{settings}{}", text(&ran));
+    }
+}
 
 #[test]
 fn a_second_run_compiles_nothing_by_inductor() {

@@ -260,7 +260,7 @@ pub trait Problem: Send + Sync {
     fn oracle(&self, inputs: &Tensors, phase: Phase) -> Tensors;
 
     /// About how many f64 exponentials (or operations of that cost) each of `threads` threads takes
-    /// to evaluate [`Problem::oracle`].
+    /// to evaluate [`Problem::oracle`]; infinite where that gives no answer.
     fn oracle_operations(&self, phase: Phase, threads: usize) -> f64;
 
     /// The call in another process that computes the right outputs of the forward pass, in place of

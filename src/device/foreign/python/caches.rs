@@ -23,16 +23,14 @@ const FOLDERS: [(&str, &str); 7] = [
     ("CUDA_CACHE_PATH", "cuda"),
 ];
 
-/// Variables that let a library keep compiled code and tuned choices, and nothing elsewhere.
-const SWITCHES: [(&str, &str); 5] = [
+/// Variables that let a library keep compiled code and tuned choices. What a variable does not tell
+/// in all versions of a library is in `child/caches.py`.
+const SWITCHES: [(&str, &str); 4] = [
     ("TORCHINDUCTOR_FX_GRAPH_CACHE", "1"),
     ("TRITON_CACHE_AUTOTUNING", "1"),
     // JAX would keep what took it a second to compile.
     ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0"),
     ("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1"),
-    // PyTorch would keep compiled headers, of 150 MB, below the folder of temporary files: that is
-    // neither bounded nor there for another node, and a compiler reads them again in each run.
-    ("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0"),
 ];
 
 /// The variables of an interpreter whose libraries keep their files below `cache`. Each interpreter

@@ -18,7 +18,7 @@ use crate::row::outcome::Status;
 const BOOTSTRAP: &str = include_str!("child/bootstrap.py");
 
 /// The modules, by name.
-const MODULES: [(&str, &str); 21] = [
+const MODULES: [(&str, &str); 23] = [
     ("main", include_str!("child/main.py")),
     ("frames", include_str!("child/frames.py")),
     ("faults", include_str!("child/faults.py")),
@@ -33,6 +33,8 @@ const MODULES: [(&str, &str); 21] = [
     ("examine", include_str!("child/examine.py")),
     ("generate", include_str!("child/generate.py")),
     ("unlisted", include_str!("child/unlisted.py")),
+    ("imports", include_str!("child/imports.py")),
+    ("caches", include_str!("child/caches.py")),
     ("autotuned", include_str!("child/autotuned.py")),
     ("judge", include_str!("child/judge.py")),
     ("host_clock", include_str!("child/host_clock.py")),

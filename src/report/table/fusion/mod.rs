@@ -22,6 +22,7 @@ pub(super) fn fusion(request: &Request<'_>) -> Option<Table> {
     table
         .plain(["pattern", "shape"])
         .plain(conditions.iter().copied())
+        .names_rows()
         .column("unfused_ns", Unit::Ns)
         .column("fused_ns", Unit::Ns)
         .column("speedup", Unit::Ratio)

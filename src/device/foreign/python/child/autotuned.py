@@ -11,9 +11,10 @@ does not tell is left out.
 
 import contextlib
 import functools
-import importlib.abc
 import re
 import sys
+
+from .imports import IMPORTS
 
 # Settings of a configuration beside its keyword values, in the order of the text, each with the
 # value that says nothing.
@@ -104,36 +105,20 @@ def word(value):
     return re.sub(r"[\s;]+", "_", re.sub(r" at 0x[0-9a-f]+", "", held))
 
 
-class Watch(importlib.abc.MetaPathFinder):
-    """Watches autotuners, and imports for libraries that have one."""
+class Watch:
+    """Watches autotuners of libraries, once somebody has imported them."""
 
     def __init__(self, *libraries):
-        self.libraries = {library.module: library for library in libraries}
         # Classes that are watched, by the library's module.
         self.tuners = {}
         self.are_launches_noted = False
         self.found = set()
         self.begun = []
+        for library in libraries:
+            IMPORTS.after[library.module] = functools.partial(self.hook, library)
 
-    def stay_first(self):
-        """Is asked for modules before all other finders."""
-        sys.meta_path[:] = [self, *(finder for finder in sys.meta_path if finder is not self)]
-
-    def find_spec(self, name, path=None, target=None):
-        if name not in self.libraries:
-            return None
-        others = (finder for finder in sys.meta_path if finder is not self)
-        for find in (getattr(finder, "find_spec", None) for finder in others):
-            spec = find(name, path, target) if find else None
-            if spec is not None:
-                if hasattr(spec.loader, "exec_module"):
-                    spec.loader = Loader(spec.loader, self)
-                return spec
-        return None
-
-    def hook(self, module):
+    def hook(self, library, module):
         """Watches the autotuner of a library that was imported."""
-        library = self.libraries[module.__name__]
         with contextlib.suppress(Exception):
             tuner = getattr(module, library.tuner)
             setattr(tuner, library.choosing, self._choosing(library, getattr(tuner, library.choosing)))
@@ -196,22 +181,6 @@ class Watch(importlib.abc.MetaPathFinder):
         found = sorted(held for held in self.found if held)
         self.forget()
         return found
-
-
-class Loader(importlib.abc.Loader):
-    """Loads a module as its own loader does, and has its autotuner watched."""
-
-    def __init__(self, loader, watch):
-        self.loader = loader
-        self.watch = watch
-
-    def create_module(self, spec):
-        return self.loader.create_module(spec)
-
-    def exec_module(self, module):
-        module.__spec__.loader = module.__loader__ = self.loader
-        self.loader.exec_module(module)
-        self.watch.hook(module)
 
 
 WATCH = Watch(Triton, Inductor)

@@ -7,10 +7,11 @@ import resource
 import sys
 import time
 
-from . import audit, examine, faults, generate, judge, tensors, unlisted
+from . import audit, caches, examine, faults, generate, judge, tensors, unlisted
 from .arrays import FRAMEWORKS
 from .autotuned import WATCH
 from .frames import Frames
+from .imports import IMPORTS
 from .program import Program
 
 
@@ -25,7 +26,8 @@ class Server:
         self.placed = {}
         self.programs = {}
         self.files = set()
-        WATCH.stay_first()
+        caches.stay_inside()
+        IMPORTS.stay_first()
         if self.device == "cuda":
             from .cuda import DeviceClock
 

@@ -13,7 +13,7 @@ import linecache
 import sys
 
 from . import faults
-from .autotuned import WATCH
+from .imports import IMPORTS
 
 # The name under which the user's main file is executed.
 MAIN = "sweeper_user"
@@ -64,7 +64,7 @@ def load(source, search, constants=None):
         except ImportError as error:
             raise faults.import_error(error, f"`{name}`") from error
     sys.meta_path.insert(0, Texts({held["module"]: held for held in source["files"][1:]}))
-    WATCH.stay_first()
+    IMPORTS.stay_first()
     main = source["files"][0]
     path, text = main["path"], main["text"]
     tree = ast.parse(text, path)
