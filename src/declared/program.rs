@@ -152,7 +152,11 @@ impl Maker<'_> {
             let Some(spec) = tensors.inputs.iter().find(|spec| spec.name == *name) else {
                 continue;
             };
-            let buffer = self.buffer(spec, Role::Workspace, Binding::Scratch);
+            let copy = TensorSpec {
+                name: format!("{name}.copy"),
+                ..spec.clone()
+            };
+            let buffer = self.buffer(&copy, Role::Workspace, Binding::Scratch);
             self.copy(name, buffer);
             self.named.insert(name.clone(), (buffer, true));
         }
@@ -175,11 +179,8 @@ impl Maker<'_> {
 
     fn buffer(&mut self, spec: &TensorSpec, role: Role, binding: Binding) -> BufferId {
         let len = spec.elements() as usize;
-        let name = match binding {
-            Binding::Scratch => format!("{}.own", spec.name),
-            _ => spec.name.clone(),
-        };
-        self.program.buffer(name, spec.dtype, len, role, binding)
+        self.program
+            .buffer(spec.name.clone(), spec.dtype, len, role, binding)
     }
 
     fn fill(&mut self, buffer: BufferId, value: f64) {

@@ -6,6 +6,7 @@ use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Foreign, Program, Target, Tensors};
 
 use super::launcher::LoopDriver;
+use super::layout::Damage;
 use super::{
     Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, RunsPrograms,
     Sample, Unseen,
@@ -119,6 +120,10 @@ impl RunsPrograms for BusyTimeDevice<'_> {
 
     fn judged(&self, program: Prepared) -> Option<Checked> {
         self.device.judged(program)
+    }
+
+    fn damage(&mut self, program: Prepared) -> Result<Vec<Damage>, DeviceError> {
+        self.device.damage(program)
     }
 
     fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError> {

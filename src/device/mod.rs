@@ -23,8 +23,10 @@ pub mod busy_time;
 pub mod nvtx;
 pub mod foreign;
 pub mod launcher;
+pub mod layout;
 
 use launcher::{LoopDriver, Whole};
+use layout::Damage;
 
 use crate::hardware::clocks::Clocks;
 use crate::hardware::{DeviceIdentity, DeviceKind, DeviceMemory};
@@ -219,6 +221,15 @@ pub trait RunsPrograms {
     /// results that it reads are judged.
     fn judged(&self, _program: Prepared) -> Option<Checked> {
         None
+    }
+
+    /// Where a program with kernels of the user wrote beside its results and its scratch memory
+    /// since it was poisoned. No other program has run since then: it would have written there.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn damage(&mut self, _program: Prepared) -> Result<Vec<Damage>, DeviceError> {
+        Ok(Vec::new())
     }
 
     /// Compares the memory of given tensors with what was bound, and makes it so again where a

@@ -15,6 +15,7 @@ pub mod foreign_inputs;
 mod foreign_oracle;
 mod peer;
 mod judge;
+mod trespass;
 mod trial;
 pub mod protocol;
 pub mod rounds;

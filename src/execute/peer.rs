@@ -7,7 +7,8 @@ use sweeper_program::{CanonicalShape, Phase, Program, Tensor, Tensors};
 use super::block::Listener;
 use super::block_context::{Artifacts, ContextError};
 use super::protocol::{Block, Stage};
-use super::refused::{failed, of_key, overwritten, refused};
+use super::refused::{failed, of_key, refused};
+use super::trespass;
 use super::verify::ProblemInstance;
 use crate::device::{Artifact, Device, DeviceError, Job};
 use crate::row::outcome::{Outcome, Status};
@@ -68,8 +69,7 @@ fn run(
     device.poison(prepared)?;
     device.sample(prepared, 1)?;
     let mut outputs = device.results(prepared, &specs)?;
-    let changed = device.restore_inputs(&whole.inputs)?;
-    if let Some(reason) = overwritten(&changed) {
+    if let Some(reason) = trespass::complaint(prepared, &whole.inputs, device)? {
         return Err(DeviceError::Foreign {
             status: Status::Error,
             reason,

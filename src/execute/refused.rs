@@ -74,14 +74,6 @@ pub(super) fn failed(error: DeviceError) -> Outcome {
     Outcome::without_measurement(status, error.to_string())
 }
 
-/// The complaint about a kernel of the user after which inputs have changed.
-pub(super) fn overwritten(inputs: &[String]) -> Option<String> {
-    let names = inputs.join("`, `");
-    (!inputs.is_empty()).then(|| {
-        format!("it overwrote the input `{names}`: name it in `mutates`, then it gets a copy")
-    })
-}
-
 /// The outcome of a point whose results are not right.
 pub(super) fn wrong(reason: String, measurement: Measurement) -> Outcome {
     Outcome {

@@ -21,7 +21,7 @@ const LINE_BUDGETS: [(&str, usize); 6] = [
     ("kernels/compiler/src", 31_400),
     ("kernels/workloads/src", 18_600),
     ("cache/src", 6200),
-    ("tests/it", 25_450),
+    ("tests/it", 25_700),
 ];
 
 /// Private words for things that the field has names for, and these names.

@@ -2,43 +2,13 @@
 
 use memmap2::{MmapMut, MmapRaw};
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Binding, Data, Program, Tensor};
+use sweeper_program::{Data, Tensor};
 
 use crate::device::DeviceError;
 use crate::device::memory::available_bytes;
 
 /// Buffers start at multiples of this many bytes: a cache line, and the widest vector there is.
 pub const ALIGNMENT: usize = 64;
-
-/// Where the buffers of a program lie.
-pub struct Layout {
-    /// Offset of each buffer in bytes; `None` for given ones and variables of kernels, which lie
-    /// elsewhere.
-    pub offsets: Vec<Option<usize>>,
-    /// Bytes in all.
-    pub bytes: usize,
-}
-
-impl Layout {
-    /// Buffers one behind the other, each at a multiple of `alignment` bytes.
-    pub fn of(program: &Program, alignment: usize) -> Self {
-        let mut bytes = 0;
-        let mut place = |size_bytes: usize| {
-            let offset = bytes;
-            bytes += size_bytes.next_multiple_of(alignment);
-            offset
-        };
-        let offsets = program
-            .buffers
-            .iter()
-            .map(|buffer| match buffer.binding {
-                Binding::Given | Binding::Updated { .. } | Binding::Symbol { .. } => None,
-                Binding::Result | Binding::Scratch => Some(place(buffer.size_bytes() as usize)),
-            })
-            .collect();
-        Layout { offsets, bytes }
-    }
-}
 
 /// Memory from the system, which grows and never moves while a program runs.
 ///
@@ -61,7 +31,7 @@ impl Arena {
 
     /// Overwrites the bytes that it holds with as many others.
     pub fn hold(&mut self, bytes: &[u8]) {
-        self.bytes_mut(bytes.len()).copy_from_slice(bytes);
+        self.write(0, bytes);
     }
 
     /// The bytes that it holds.
@@ -109,11 +79,17 @@ impl Arena {
 
     /// Sets the first `bytes` bytes.
     pub fn fill(&mut self, bytes: usize, value: u8) {
-        self.bytes_mut(bytes).fill(value);
+        self.bytes_mut(0, bytes).fill(value);
     }
 
+    /// Overwrites the bytes from `offset` on.
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) {
+        self.bytes_mut(offset, bytes.len()).copy_from_slice(bytes);
+    }
+
+    /// `len` bytes from `offset` on.
     #[expect(unsafe_code, reason = "memory that kernels wrote through its address")]
-    fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+    pub fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         let Some(map) = &self.map else {
             return &[];
         };
@@ -125,13 +101,13 @@ impl Arena {
     }
 
     #[expect(unsafe_code, reason = "memory that kernels wrote through its address")]
-    fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
+    fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
         let Some(map) = &self.map else {
             return &mut [];
         };
-        assert!(len <= map.len(), "outside the arena");
+        assert!(offset + len <= map.len(), "outside the arena");
         // SAFETY: as in `bytes`; `&mut self` makes the slice the only reference.
-        unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr(), len) }
+        unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr().add(offset), len) }
     }
 
     /// A copy of the elements at `offset` bytes.

@@ -11,6 +11,7 @@ use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Kernel, Program, Target, Tensors};
 
 use super::launcher::LoopDriver;
+use super::layout::{Damage, Layout};
 use super::{
     Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, RunsPrograms,
     Sample, keys_of, needs_runner, spec_of,
@@ -25,7 +26,7 @@ pub mod library;
 pub mod run;
 mod launcher;
 
-use arena::{Arena, Layout};
+use arena::Arena;
 use flush::Flush;
 use launcher::OnThreads;
 use library::{Entry, Libraries};
@@ -281,8 +282,11 @@ impl RunsPrograms for Cpu {
 
     fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
         identity::reset_peak_resident();
-        let bytes = self.programs[program.0].layout.bytes;
-        self.arena.fill(bytes, 0xff);
+        let layout = &self.programs[program.0].layout;
+        self.arena.fill(layout.bytes, 0xff);
+        for band in &layout.bands {
+            self.arena.write(band.range.start, &band.pattern());
+        }
         Ok(())
     }
 
@@ -319,6 +323,17 @@ impl RunsPrograms for Cpu {
         Ok(results)
     }
 
+    fn damage(&mut self, program: Prepared) -> Result<Vec<Damage>, DeviceError> {
+        let Loaded {
+            program, layout, ..
+        } = &self.programs[program.0];
+        let bands = layout.bands.iter().filter_map(|band| {
+            let found = self.arena.bytes(band.range.start, band.range.len());
+            band.damage(found, program)
+        });
+        Ok(bands.collect())
+    }
+
     fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError> {
         let mut changed = Vec::new();
         for (name, tensor) in given {
@@ -338,7 +353,7 @@ impl RunsPrograms for Cpu {
         let loaded = &self.programs[program.0];
         let given = self.given_bytes(&loaded.program);
         Ok(DeviceMemory {
-            peak_allocated_bytes: loaded.layout.bytes as u64 + given,
+            peak_allocated_bytes: loaded.layout.bytes_of_buffers() as u64 + given,
             peak_reserved_bytes: identity::peak_resident_bytes(),
         })
     }

@@ -206,17 +206,30 @@ impl Allocation {
     ///
     /// # Panics
     /// If there are more bytes than it holds.
-    #[expect(unsafe_code, reason = "a call of the driver")]
     pub fn upload(&self, bytes: &[u8]) -> Result<(), Fault> {
-        assert!(bytes.len() <= self.bytes, "outside the allocation");
+        self.write(0, bytes)
+    }
+
+    /// Copies bytes to `offset`, and waits for the copy.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Panics
+    /// If not all of them fit behind it.
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Fault> {
+        let fits = offset + bytes.len() <= self.bytes;
+        assert!(fits, "outside the allocation");
         if bytes.is_empty() {
             return Ok(());
         }
+        let to = self.address + offset as u64;
         if bytes.len() >= staging::LARGE_BYTES {
-            return staging::upload(&self.context, self.address, bytes);
+            return staging::upload(&self.context, to, bytes);
         }
         // SAFETY: the range lies in the allocation, and `bytes` outlive the wait.
-        unsafe { result::memcpy_htod_async(self.address, bytes, self.context.stream()) }
+        unsafe { result::memcpy_htod_async(to, bytes, self.context.stream()) }
             .during("copying to the device")?;
         self.context.synchronize()
     }

@@ -15,9 +15,10 @@ use std::time::Instant;
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Binding, Kernel, KernelId, Program, Target, Tensors};
 
-use super::cpu::arena::{Layout, tensor_of};
+use super::cpu::arena::tensor_of;
 use super::cpu::run::check_writes_are_exclusive;
 use super::launcher::LoopDriver;
+use super::layout::{Damage, Layout};
 use super::{
     Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared,
     RunsPrograms, Sample, keys_of, needs_runner, spec_of,
@@ -405,11 +406,17 @@ impl RunsPrograms for Cuda {
     fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
         let bytes = self.programs[program.0].layout.bytes;
         self.fit_arena(bytes)?;
-        let program = &self.programs[program.0].program;
+        let Loaded {
+            program, layout, ..
+        } = &self.programs[program.0];
         let together = self.inputs.bring_together(program, &self.pool);
         together.map_err(|fault| self.means(fault, bytes))?;
         let poisoned = self.pool.reset_marks().and_then(|()| {
-            self.arena.iter().try_for_each(|arena| arena.fill(0xff))?;
+            if let Some(arena) = &self.arena {
+                arena.fill(0xff)?;
+                let mut bands = layout.bands.iter();
+                bands.try_for_each(|band| arena.write(band.range.start, &band.pattern()))?;
+            }
             self.context.synchronize()
         });
         poisoned.map_err(|fault| self.means(fault, bytes))
@@ -480,6 +487,22 @@ impl RunsPrograms for Cuda {
         Ok(results)
     }
 
+    fn damage(&mut self, program: Prepared) -> Result<Vec<Damage>, DeviceError> {
+        let Loaded {
+            program, layout, ..
+        } = &self.programs[program.0];
+        let mut damage = Vec::new();
+        let Some(arena) = &self.arena else {
+            return Ok(damage);
+        };
+        for band in &layout.bands {
+            let found = arena.download(band.range.start, band.range.len());
+            let found = found.map_err(|fault| self.means(fault, layout.bytes))?;
+            damage.extend(band.damage(&found, program));
+        }
+        Ok(damage)
+    }
+
     /// Of the program that was poisoned last.
     fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError> {
         let restored = self.inputs.restore(given);
@@ -489,8 +512,10 @@ impl RunsPrograms for Cuda {
     fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {
         let loaded = &self.programs[program.0];
         let (used, reserved) = self.pool.marks().map_err(|fault| self.means(fault, 0))?;
+        let bands = loaded.layout.bytes - loaded.layout.bytes_of_buffers();
+        let others = self.inputs.foreign_bytes(&loaded.program) + bands as u64;
         Ok(DeviceMemory {
-            peak_allocated_bytes: used.saturating_sub(self.inputs.foreign_bytes(&loaded.program)),
+            peak_allocated_bytes: used.saturating_sub(others),
             peak_reserved_bytes: reserved,
         })
     }

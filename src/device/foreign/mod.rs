@@ -12,6 +12,7 @@ use sweeper_program::{Foreign, Program, Runner, Target, Tensors};
 use crate::row::outcome::Checked;
 
 use super::launcher::LoopDriver;
+use super::layout::Damage;
 use renumbered::Renumbered;
 
 use super::{
@@ -184,6 +185,11 @@ impl RunsPrograms for WithRunners {
     fn judged(&self, program: Prepared) -> Option<Checked> {
         let (runner, program) = self.place(program);
         runner.judged(program)
+    }
+
+    fn damage(&mut self, program: Prepared) -> Result<Vec<Damage>, DeviceError> {
+        let (runner, program) = self.place_mut(program);
+        runner.damage(program)
     }
 
     fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError> {

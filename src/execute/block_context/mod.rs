@@ -22,9 +22,10 @@ use crate::execute::device_oracle::{Answered, DeviceOracle};
 use crate::execute::judge::Judge;
 use crate::execute::peer;
 use crate::execute::protocol::{Block, BlockPoint};
-use crate::execute::refused::{check_mode, failed, overwritten, refused, scripted, wrong};
+use crate::execute::refused::{check_mode, failed, refused, scripted, wrong};
 use crate::execute::sampling::Sampler;
 use crate::execute::tensors;
+use crate::execute::trespass::{self, overwritten};
 use crate::execute::trial;
 use crate::execute::verify::{ProblemInstance, Verdict};
 use crate::row::outcome::{Cause, Checked, Flag, KernelUse, Measurement, Outcome, Status};
@@ -217,8 +218,7 @@ impl<'a> BlockContext<'a> {
         let foreign = program.foreign().filter(|_| device.computes());
         let runner = foreign.map(|foreign| foreign.runner);
         let is_deterministic = foreign.is_none_or(|foreign| foreign.is_deterministic);
-        let is_users =
-            program.foreign().is_some() || program.compiled().any(|source| source.user.is_some());
+        let is_users = program.foreign().is_some() || program.has_kernels_of_the_user();
         let start = Instant::now();
         let prepared = self
             .prepare(point, program, artifacts, device)
@@ -231,14 +231,8 @@ impl<'a> BlockContext<'a> {
         let specs = self.instance.problem.outputs(point.phase);
         if device.computes() {
             note_preparation(&mut measurement, prepare_ns, prepared, device);
-            let outputs = device.results(prepared, &specs).map_err(failed)?;
-            match device.judged(prepared) {
-                Some(checked) => measurement.checked = checked,
-                None => self.judge(point, &outputs, &mut measurement)?,
-            }
-            if let Some(reason) = self.overwritten(is_users, device)? {
-                return Err(wrong(reason, measurement));
-            }
+            let ran = (point, prepared, &specs[..]);
+            self.judge_first_run(ran, is_users, &mut measurement, device)?;
         }
         measurement.device_memory = device.memory(prepared).map_err(failed)?;
         // A program can't state the memory of another process.
@@ -264,17 +258,32 @@ impl<'a> BlockContext<'a> {
         })
     }
 
-    /// Restores inputs that a user's program has overwritten; a complaint if there are some.
-    fn overwritten(
+    /// Judges the outputs of a point's program, which has just run for the first time, and what
+    /// else the program of a user wrote.
+    fn judge_first_run(
         &self,
+        (point, prepared, specs): (&BlockPoint, Prepared, &[TensorSpec]),
         is_users: bool,
+        measurement: &mut Measurement,
         device: &mut dyn Device,
-    ) -> Result<Option<String>, Outcome> {
-        if !is_users {
-            return Ok(None);
+    ) -> Result<(), Outcome> {
+        let outputs = device.results(prepared, specs).map_err(failed)?;
+        // Inputs are made whole whatever the outputs are: other programs get the same.
+        let trespass = match is_users {
+            true => trespass::complaint(prepared, &self.instance.inputs, device),
+            false => Ok(None),
+        };
+        let trespass = trespass.map_err(failed)?;
+        match device.judged(prepared) {
+            Some(checked) => measurement.checked = checked,
+            None => self
+                .judge(point, &outputs, measurement)
+                .map_err(|outcome| trespass::explained(outcome, trespass.as_deref()))?,
         }
-        let changed = device.restore_inputs(&self.instance.inputs);
-        Ok(overwritten(&changed.map_err(failed)?))
+        match trespass {
+            Some(reason) => Err(wrong(reason, std::mem::take(measurement))),
+            None => Ok(()),
+        }
     }
 
     /// Gets a point's program ready, on the device or where another process runs it.

@@ -17,6 +17,7 @@ void wrong(float *y, const float *x, int n) { for (int i = 0; i < n; i++) y[i] =
 void zeros(float *y, const float *x, int n) { for (int i = 0; i < n; i++) y[i] = 0; }
 void untouched(float *y, const float *x, int n) {}
 void dies(float *y, const float *x, int n) { abort(); }
+void past(float *y, const float *x, int n) { for (int i = 0; i <= n; i++) y[i] = 2.0f * (i + 1); }
 void overwrites(float *y, float *x, int n) { for (int i = 0; i < n; i++) y[i] = x[i] = 1; }
 ";
 
@@ -192,6 +193,12 @@ fn a_peer_that_fails_gives_each_row_its_reason() {
             &*backend("overwrites", "peer.c"),
             "error",
             "it overwrote the input `x`",
+        ),
+        (
+            "past",
+            &*backend("past", "peer.c"),
+            "error",
+            "it wrote 4 bytes past the end of `y`",
         ),
         ("dies", &*backend("dies", "peer.c"), "crashed", "signal 6"),
     ] {

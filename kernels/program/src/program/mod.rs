@@ -380,6 +380,11 @@ impl Program {
         self.kernels.iter().filter_map(Kernel::source)
     }
 
+    /// Whether the user wrote some of its kernels.
+    pub fn has_kernels_of_the_user(&self) -> bool {
+        self.compiled().any(|source| source.user.is_some())
+    }
+
     /// The kernel that another process runs, if this is a program of one.
     pub fn foreign(&self) -> Option<&Foreign> {
         self.kernels.iter().find_map(|kernel| match kernel {
