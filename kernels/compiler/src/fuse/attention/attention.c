@@ -2,10 +2,11 @@
 //
 // A block has ROWS rows of the result, whose operands are packed once, transposed: a vector has
 // sixteen of the block's rows. It goes over tiles of the other operands, keys or queries, which are
-// read as they lie. Weighted values are kept relative to the greatest score so far (online softmax:
-// Milakov and Gimelshein, 2018); gradients compute the weights again from the logarithms of their
-// sums (Dao et al., "FlashAttention", 2022). Sums are added in one order, whatever the number of
-// threads.
+// read as they lie. Weighted values are kept relative to a score that is at most 2^8 below the
+// greatest one so far (online softmax: Milakov and Gimelshein, 2018): most tiles need not scale
+// what there is. Gradients compute the weights again from the logarithms of their sums (Dao et al.,
+// "FlashAttention", 2022). Scores are exponents of 2. Sums are added in one order, whatever the
+// number of threads.
 //
 // DEPTH and WIDTH are columns of queries and keys, and of values, up to a multiple of a vector.
 #include "cpu.h"
@@ -13,6 +14,8 @@
 
 #define TILE 64
 #define NEVER -__builtin_inff()
+#define LOG2_E 1.44269504088896341f
+#define LN_2 0.69314718055994531f
 #define INLINE static inline __attribute__((always_inline))
 
 // Rows of a matrix.
@@ -64,12 +67,12 @@ static Rows whole_vectors(Rows from, int64_t count, int64_t columns, int padded,
     return (Rows){copy, padded};
 }
 
-// sums[r] += sum over k of a(r, k) b[k], of `count` rows (up to 8) and two vectors.
-INLINE void add_products(int count, int64_t inner, const float *a, int64_t a_row, int64_t a_column, const float *b,
-                         int64_t b_row, float *sums, int64_t sums_row, int vectors) {
+// sums[r] += sum over k of a(r, k) b[k], of `count` rows (up to 8) and one or two vectors; or =.
+INLINE void add_products(int is_first, int count, int64_t inner, const float *a, int64_t a_row, int64_t a_column,
+                         const float *b, int64_t b_row, float *sums, int64_t sums_row, int vectors) {
     vf sum[8][2];
     for (int r = 0; r < count; r++)
-        for (int v = 0; v < vectors; v++) sum[r][v] = v_load(sums + r * sums_row + v * LANES);
+        for (int v = 0; v < vectors; v++) sum[r][v] = is_first ? v_all(0.0f) : v_load(sums + r * sums_row + v * LANES);
     for (int64_t k = 0; k < inner; k++) {
         vf with[2];
         for (int v = 0; v < vectors; v++) with[v] = v_load(b + k * b_row + v * LANES);
@@ -82,31 +85,33 @@ INLINE void add_products(int count, int64_t inner, const float *a, int64_t a_row
         for (int v = 0; v < vectors; v++) v_store(sums + r * sums_row + v * LANES, sum[r][v]);
 }
 
-// sums += a b, of `rows` rows and `columns` columns, a multiple of a vector.
-INLINE void multiply_add(int64_t rows, int64_t inner, int columns, const float *a, int64_t a_row, int64_t a_column, Rows b,
-                         float *sums) {
+// The same of all rows, eight at a time.
+INLINE void add_columns(int is_first, int64_t rows, int64_t inner, int columns, const float *a, int64_t a_row,
+                        int64_t a_column, const float *b, int64_t b_row, float *sums, int vectors) {
+    int64_t r = 0;
+    for (; r + 8 <= rows; r += 8)
+        add_products(is_first, 8, inner, a + r * a_row, a_row, a_column, b, b_row, sums + r * columns, columns, vectors);
+    for (; r < rows; r++)
+        add_products(is_first, 1, inner, a + r * a_row, a_row, a_column, b, b_row, sums + r * columns, columns, vectors);
+}
+
+// sums += a b, of `rows` rows and `columns` columns, a multiple of a vector; or =.
+INLINE void multiply_add(int is_first, int64_t rows, int64_t inner, int columns, const float *a, int64_t a_row,
+                         int64_t a_column, Rows b, float *sums) {
     int c = 0;
-    for (; c + 2 * LANES <= columns; c += 2 * LANES) {
-        int64_t r = 0;
-        for (; r + 8 <= rows; r += 8)
-            add_products(8, inner, a + r * a_row, a_row, a_column, b.at + c, b.step, sums + r * columns + c, columns, 2);
-        for (; r < rows; r++)
-            add_products(1, inner, a + r * a_row, a_row, a_column, b.at + c, b.step, sums + r * columns + c, columns, 2);
-    }
-    if (c < columns)
-        for (int64_t r = 0; r < rows; r++)
-            add_products(1, inner, a + r * a_row, a_row, a_column, b.at + c, b.step, sums + r * columns + c, columns, 1);
+    for (; c + 2 * LANES <= columns; c += 2 * LANES)
+        add_columns(is_first, rows, inner, columns, a, a_row, a_column, b.at + c, b.step, sums + c, 2);
+    if (c < columns) add_columns(is_first, rows, inner, columns, a, a_row, a_column, b.at + c, b.step, sums + c, 1);
 }
 
 // products[i][r] = rows[i] . turned[.][r], of `count` rows of a tile.
 INLINE void tile_products(float *products, Rows rows, int64_t count, int64_t inner, const float *turned) {
-    for (int64_t i = 0; i < count * ROWS; i++) products[i] = 0.0f;
-    multiply_add(count, inner, ROWS, rows.at, rows.step, 1, (Rows){turned, ROWS}, products);
+    multiply_add(1, count, inner, ROWS, rows.at, rows.step, 1, (Rows){turned, ROWS}, products);
 }
 
 // sums[r] += sum over i of weights[i][r] rows[i].
 INLINE void add_weighted(float *sums, const float *weights, int64_t count, Rows rows, int columns) {
-    multiply_add(ROWS, count, columns, weights, 1, ROWS, rows, sums);
+    multiply_add(0, ROWS, count, columns, weights, 1, ROWS, rows, sums);
 }
 
 static inline void zero(float *to, int64_t count) {
@@ -134,24 +139,48 @@ static inline void hide(float *row, int64_t at, int64_t first, int is_by_keys, f
 #endif
 }
 
-// Turns scores[key][query] into weights relative to the greatest of each query so far, and sums up;
-// `before` is the factor of the weights before.
-static void weigh(float *scores, int64_t count, float *greatest, float *sum, float *before) {
+// 2^x for x below 127, to 2 units in the last place; below -100, 2^-100: beside weights that matter
+// this is 0, and products with it are normal numbers. The polynomial is the series of 2^r to the
+// sixth power; the next term is at most 1.2e-7.
+INLINE vf weight_of(vf x) {
+    // NaN stays NaN.
+    const vf at = v_max(v_all(-100.0f), x), shifted = at + ROUNDER;
+    const vf r = at - (shifted - ROUNDER);
+    vf p = r * 1.5403530393381609e-4f + 1.3333558146428443e-3f;
+    p = p * r + 9.6181291076284772e-3f;
+    p = p * r + 5.5504108664821580e-2f;
+    p = p * r + 2.4022650695910072e-1f;
+    p = p * r + LN_2;
+    p = p * r + 1.0f;
+    return (vf)((vi)p + ((vi)shifted << 23));
+}
+
+// Turns scores[key][query] into weights relative to a reference of each query, and sums them up;
+// where a reference changes, weighted values so far are scaled. Apart: within the kernel gcc finds
+// no registers for it.
+APART static void weigh(float *scores, int64_t count, float *reference, float *sum, float *out) {
+    float before[ROWS];
+    int is_far = 0;
     for (int r = 0; r < ROWS; r += LANES) {
-        const vf old = v_load(greatest + r);
-        vf most = old;
-        for (int64_t i = 0; i < count; i++) most = v_max(most, v_load(scores + i * ROWS + r));
-        const vf factor = v_exp(old - most);
+        const vf old = v_load(reference + r);
+        vf most = v_load(scores + r);
+        for (int64_t i = 1; i < count; i++) most = v_max(most, v_load(scores + i * ROWS + r));
+        const vi is_beyond = most > old + 8.0f;
+        const vf now = v_select(is_beyond, most, old), factor = weight_of(old - now);
         vf sums = v_load(sum + r) * factor;
         for (int64_t i = 0; i < count; i++) {
-            const vf weight = v_exp(v_load(scores + i * ROWS + r) - most);
+            const vf weight = weight_of(v_load(scores + i * ROWS + r) - now);
             v_store(scores + i * ROWS + r, weight);
             sums += weight;
         }
-        v_store(greatest + r, most);
+        v_store(reference + r, now);
         v_store(sum + r, sums);
         v_store(before + r, factor);
+        for (int lane = 0; lane < LANES; lane++) is_far |= is_beyond[lane];
     }
+    if (!WRITES_OUT || !is_far) return;
+    for (int r = 0; r < ROWS; r++)
+        for (int c = 0; c < WIDTH; c += LANES) v_store(out + r * WIDTH + c, v_load(out + r * WIDTH + c) * before[r]);
 }
 
 KERNEL(attention, args, block) {
@@ -159,26 +188,24 @@ KERNEL(attention, args, block) {
     const Head h = head_of(args, reads + WRITES_OUT + WRITES_LOG_SUM_EXP, reads, block, 0);
     const int64_t count = lesser(ROWS, h.queries - h.first);
     float q[DEPTH * ROWS], scores[TILE * ROWS], values[TILE * WIDTH], out[ROWS * WIDTH];
-    float greatest[ROWS], sum[ROWS], before[ROWS];
-    pack_turned(q, from_row(h.q, h.first), count, h.depth, h.scale);
+    float reference[ROWS], sum[ROWS];
+    pack_turned(q, from_row(h.q, h.first), count, h.depth, h.scale * LOG2_E);
     zero(out, ROWS * WIDTH);
-    for (int r = 0; r < ROWS; r++) greatest[r] = NEVER, sum[r] = 0.0f;
+    for (int r = 0; r < ROWS; r++) reference[r] = NEVER, sum[r] = 0.0f;
     const int64_t end = CAUSAL ? lesser(h.keys, h.first + ROWS) : h.keys;
     for (int64_t first = 0; first < end; first += TILE) {
         const int64_t tile = lesser(TILE, end - first);
         tile_products(scores, from_row(h.k, first), tile, h.depth, q);
         for (int64_t i = 0; i < tile; i++) hide(scores + i * ROWS, first + i, h.first, 0, NEVER);
-        weigh(scores, tile, greatest, sum, before);
+        weigh(scores, tile, reference, sum, out);
         if (!WRITES_OUT) continue;
-        for (int r = 0; r < ROWS; r++)
-            for (int c = 0; c < WIDTH; c += LANES) v_store(out + r * WIDTH + c, v_load(out + r * WIDTH + c) * before[r]);
         const Rows v = whole_vectors(from_row(h.v, first), tile, h.width, WIDTH, values);
         add_weighted(out, scores, tile, v, WIDTH);
     }
     const int64_t row = h.head * h.queries + h.first;
     if (WRITES_LOG_SUM_EXP) {
         float *logs = ARG_WRITE(args, reads + WRITES_OUT, float) + row;
-        for (int64_t r = 0; r < count; r++) logs[r] = greatest[r] + v_log(v_all(sum[r]))[0];
+        for (int64_t r = 0; r < count; r++) logs[r] = reference[r] * LN_2 + v_log(v_all(sum[r]))[0];
     }
     for (int r = 0; r < ROWS; r++) sum[r] = 1.0f / sum[r];
     if (WRITES_OUT) put(ARG_WRITE(args, reads, float) + row * h.width, out, count, h.width, WIDTH, sum);
@@ -189,9 +216,9 @@ KERNEL(attention_grad_q, args, block) {
     const int64_t count = lesser(ROWS, h.queries - h.first), row = h.head * h.queries + h.first;
     float q[DEPTH * ROWS], grad_out[WIDTH * ROWS], scores[TILE * ROWS], of_weights[TILE * ROWS];
     float rows[TILE * DEPTH], grad[ROWS * DEPTH], logs[ROWS], delta[ROWS];
-    pack_turned(q, from_row(h.q, h.first), count, h.depth, h.scale);
+    pack_turned(q, from_row(h.q, h.first), count, h.depth, h.scale * LOG2_E);
     pack_turned(grad_out, from_row(h.grad_out, h.first), count, h.width, 1.0f);
-    for (int64_t r = 0; r < ROWS; r++) logs[r] = r < count ? ARG_READ(args, 4, float)[row + r] : 0.0f;
+    for (int64_t r = 0; r < ROWS; r++) logs[r] = r < count ? ARG_READ(args, 4, float)[row + r] * LOG2_E : 0.0f;
     for (int64_t r = 0; r < ROWS; r++) delta[r] = r < count ? ARG_READ(args, 5, float)[row + r] : 0.0f;
     zero(grad, ROWS * DEPTH);
     const int64_t end = CAUSAL ? lesser(h.keys, h.first + ROWS) : h.keys;
@@ -203,7 +230,7 @@ KERNEL(attention_grad_q, args, block) {
         for (int64_t i = 0; i < tile; i++) {
             for (int r = 0; r < ROWS; r += LANES) {
                 float *const at = scores + i * ROWS + r;
-                const vf weight = v_exp(v_load(at) - v_load(logs + r));
+                const vf weight = weight_of(v_load(at) - v_load(logs + r));
                 v_store(at, weight * (v_load(of_weights + i * ROWS + r) - v_load(delta + r)));
             }
             hide(scores + i * ROWS, first + i, h.first, 0, 0.0f);
@@ -221,7 +248,7 @@ KERNEL(attention_grad_kv, args, block) {
     const float *delta = ARG_READ(args, 5, float) + h.head * h.queries;
     float k[DEPTH * ROWS], v[WIDTH * ROWS], weights[TILE * ROWS], of_scores[TILE * ROWS];
     float rows[TILE * (DEPTH > WIDTH ? DEPTH : WIDTH)], grad_k[ROWS * DEPTH], grad_v[ROWS * WIDTH];
-    pack_turned(k, from_row(h.k, h.first), count, h.depth, h.scale);
+    pack_turned(k, from_row(h.k, h.first), count, h.depth, h.scale * LOG2_E);
     pack_turned(v, from_row(h.v, h.first), count, h.width, 1.0f);
     zero(grad_k, ROWS * DEPTH);
     zero(grad_v, ROWS * WIDTH);
@@ -232,7 +259,8 @@ KERNEL(attention_grad_kv, args, block) {
         tile_products(of_scores, grad_out, tile, h.width, v);
         for (int64_t i = 0; i < tile; i++) {
             float *const weight = weights + i * ROWS, *const of_score = of_scores + i * ROWS;
-            for (int r = 0; r < ROWS; r += LANES) v_store(weight + r, v_exp(v_load(weight + r) - logs[first + i]));
+            const float log = logs[first + i] * LOG2_E;
+            for (int r = 0; r < ROWS; r += LANES) v_store(weight + r, weight_of(v_load(weight + r) - log));
             hide(weight, first + i, h.first, 1, 0.0f);
             for (int r = 0; r < ROWS; r += LANES)
                 v_store(of_score + r, v_load(weight + r) * (v_load(of_score + r) - delta[first + i]));
