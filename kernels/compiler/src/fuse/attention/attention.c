@@ -1,12 +1,12 @@
 // Attention and its gradients on a CPU, without the scores in memory.
 //
-// A block has ROWS rows of the result, whose operands are packed once, transposed: a vector has
-// sixteen of the block's rows. It goes over tiles of the other operands, keys or queries, which are
-// read as they lie. Weighted values are kept relative to a score that is at most 2^8 below the
-// greatest one so far (online softmax: Milakov and Gimelshein, 2018): most tiles need not scale
-// what there is. Gradients compute the weights again from the logarithms of their sums (Dao et al.,
-// "FlashAttention", 2022). Scores are exponents of 2. Sums are added in one order, whatever the
-// number of threads.
+// Forward, a block has ROWS queries; of gradients it has ROWS keys at a time. Their operands are
+// packed once, transposed: a vector has sixteen of the block's rows. It goes over tiles of the
+// other operands, keys or queries, which are read as they lie. Weighted values are kept relative to
+// a score that is at most 2^8 below the greatest one so far (online softmax: Milakov and Gimelshein,
+// 2018): most tiles need not scale what there is. Gradients compute the weights again from the
+// logarithms of their sums (Dao et al., "FlashAttention", 2022). Scores are exponents of 2. Sums
+// are added in one order, whatever the number of threads.
 //
 // DEPTH and WIDTH are columns of queries and keys, and of values, up to a multiple of a vector.
 #include "cpu.h"
@@ -24,21 +24,20 @@ typedef struct {
     int64_t step;
 } Rows;
 
-// One matrix of each operand, and the block's first row in it.
+// One matrix of each operand.
 typedef struct {
     float scale;
-    int64_t first, head;
+    // The head of how many.
+    int64_t head, heads;
     int64_t queries, keys, depth, width;
     Rows q, k, v, grad_out;
 } Head;
 
-// The numbers of a launch begin at argument `at`; the block's rows are keys or queries.
-static Head head_of(const uint64_t *args, int at, int operands, uint32_t block, int is_by_keys) {
+// The numbers of a launch begin at argument `at`.
+static Head head_of(const uint64_t *args, int at, int operands, int64_t head) {
     const int64_t *numbers = (const int64_t *)args + at + 1;
-    Head h = {ARG_FLOAT(args, at), 0, 0, numbers[3], numbers[4], numbers[5], numbers[6], {0}, {0}, {0}, {0}};
-    const int64_t tiles = ((is_by_keys ? h.keys : h.queries) + ROWS - 1) / ROWS;
-    h.head = block / tiles;
-    h.first = block % tiles * ROWS;
+    const int64_t heads = numbers[0] * numbers[1] * numbers[2];
+    Head h = {ARG_FLOAT(args, at), head, heads, numbers[3], numbers[4], numbers[5], numbers[6], {0}, {0}, {0}, {0}};
     const int64_t place[3] = {h.head / (numbers[1] * numbers[2]), h.head / numbers[2] % numbers[1], h.head % numbers[2]};
     Rows *const rows[4] = {&h.q, &h.k, &h.v, &h.grad_out};
     for (int i = 0; i < operands; i++) {
@@ -184,25 +183,26 @@ APART static void weigh(float *scores, int64_t count, float *reference, float *s
 }
 
 KERNEL(attention, args, block) {
-    const int reads = WRITES_OUT ? 3 : 2;
-    const Head h = head_of(args, reads + WRITES_OUT + WRITES_LOG_SUM_EXP, reads, block, 0);
-    const int64_t count = lesser(ROWS, h.queries - h.first);
+    const int reads = WRITES_OUT ? 3 : 2, at = reads + WRITES_OUT + WRITES_LOG_SUM_EXP;
+    const int64_t tiles = (ARG_INT(args, at + 4) + ROWS - 1) / ROWS, own = block % tiles * ROWS;
+    const Head h = head_of(args, at, reads, block / tiles);
+    const int64_t count = lesser(ROWS, h.queries - own);
     float q[DEPTH * ROWS], scores[TILE * ROWS], values[TILE * WIDTH], out[ROWS * WIDTH];
     float reference[ROWS], sum[ROWS];
-    pack_turned(q, from_row(h.q, h.first), count, h.depth, h.scale * LOG2_E);
+    pack_turned(q, from_row(h.q, own), count, h.depth, h.scale * LOG2_E);
     zero(out, ROWS * WIDTH);
     for (int r = 0; r < ROWS; r++) reference[r] = NEVER, sum[r] = 0.0f;
-    const int64_t end = CAUSAL ? lesser(h.keys, h.first + ROWS) : h.keys;
+    const int64_t end = CAUSAL ? lesser(h.keys, own + ROWS) : h.keys;
     for (int64_t first = 0; first < end; first += TILE) {
         const int64_t tile = lesser(TILE, end - first);
         tile_products(scores, from_row(h.k, first), tile, h.depth, q);
-        for (int64_t i = 0; i < tile; i++) hide(scores + i * ROWS, first + i, h.first, 0, NEVER);
+        for (int64_t i = 0; i < tile; i++) hide(scores + i * ROWS, first + i, own, 0, NEVER);
         weigh(scores, tile, reference, sum, out);
         if (!WRITES_OUT) continue;
         const Rows v = whole_vectors(from_row(h.v, first), tile, h.width, WIDTH, values);
         add_weighted(out, scores, tile, v, WIDTH);
     }
-    const int64_t row = h.head * h.queries + h.first;
+    const int64_t row = h.head * h.queries + own;
     if (WRITES_LOG_SUM_EXP) {
         float *logs = ARG_WRITE(args, reads + WRITES_OUT, float) + row;
         for (int64_t r = 0; r < count; r++) logs[r] = reference[r] * LN_2 + v_log(v_all(sum[r]))[0];
@@ -211,64 +211,77 @@ KERNEL(attention, args, block) {
     if (WRITES_OUT) put(ARG_WRITE(args, reads, float) + row * h.width, out, count, h.width, WIDTH, sum);
 }
 
-KERNEL(attention_grad_q, args, block) {
-    const Head h = head_of(args, 7, 4, block, 0);
-    const int64_t count = lesser(ROWS, h.queries - h.first), row = h.head * h.queries + h.first;
-    float q[DEPTH * ROWS], grad_out[WIDTH * ROWS], scores[TILE * ROWS], of_weights[TILE * ROWS];
-    float rows[TILE * DEPTH], grad[ROWS * DEPTH], logs[ROWS], delta[ROWS];
-    pack_turned(q, from_row(h.q, h.first), count, h.depth, h.scale * LOG2_E);
-    pack_turned(grad_out, from_row(h.grad_out, h.first), count, h.width, 1.0f);
-    for (int64_t r = 0; r < ROWS; r++) logs[r] = r < count ? ARG_READ(args, 4, float)[row + r] * LOG2_E : 0.0f;
-    for (int64_t r = 0; r < ROWS; r++) delta[r] = r < count ? ARG_READ(args, 5, float)[row + r] : 0.0f;
-    zero(grad, ROWS * DEPTH);
-    const int64_t end = CAUSAL ? lesser(h.keys, h.first + ROWS) : h.keys;
-    for (int64_t first = 0; first < end; first += TILE) {
-        const int64_t tile = lesser(TILE, end - first);
-        const Rows k = from_row(h.k, first);
-        tile_products(scores, k, tile, h.depth, q);
-        tile_products(of_weights, from_row(h.v, first), tile, h.width, grad_out);
-        for (int64_t i = 0; i < tile; i++) {
-            for (int r = 0; r < ROWS; r += LANES) {
-                float *const at = scores + i * ROWS + r;
-                const vf weight = weight_of(v_load(at) - v_load(logs + r));
-                v_store(at, weight * (v_load(of_weights + i * ROWS + r) - v_load(delta + r)));
-            }
-            hide(scores + i * ROWS, first + i, h.first, 0, 0.0f);
-        }
-        add_weighted(grad, scores, tile, whole_vectors(k, tile, h.depth, DEPTH, rows), DEPTH);
-    }
-    put_scaled(ARG_WRITE(args, 6, float) + row * h.depth, grad, count, h.depth, DEPTH, h.scale);
-}
+// What the numbers of rows are read from, and gradients are written to; those that a kernel does
+// not have are 0.
+typedef struct {
+    const float *logs, *delta;
+    float *grad_q, *grad_k, *grad_v;
+} Gradients;
 
-// The block's rows are keys; tiles are of queries.
-KERNEL(attention_grad_kv, args, block) {
-    const Head h = head_of(args, 6 + WRITES_GRAD_K + WRITES_GRAD_V, 4, block, 1);
-    const int64_t count = lesser(ROWS, h.keys - h.first), row = h.head * h.keys + h.first;
-    const float *logs = ARG_READ(args, 4, float) + h.head * h.queries;
-    const float *delta = ARG_READ(args, 5, float) + h.head * h.queries;
+// The gradients by ROWS keys and values from `own` on. What the keys add to the gradient by queries
+// is added to `grad_q`, not scaled, in rows of DEPTH columns.
+static void add_keys(const Head *h, const Gradients *to, int64_t own) {
+    const int64_t count = lesser(ROWS, h->keys - own);
     float k[DEPTH * ROWS], v[WIDTH * ROWS], weights[TILE * ROWS], of_scores[TILE * ROWS];
-    float rows[TILE * (DEPTH > WIDTH ? DEPTH : WIDTH)], grad_k[ROWS * DEPTH], grad_v[ROWS * WIDTH];
-    pack_turned(k, from_row(h.k, h.first), count, h.depth, h.scale * LOG2_E);
-    pack_turned(v, from_row(h.v, h.first), count, h.width, 1.0f);
+    float rows[TILE * (DEPTH > WIDTH ? DEPTH : WIDTH)], keys[ROWS * DEPTH], grad_k[ROWS * DEPTH], grad_v[ROWS * WIDTH];
+    pack_turned(k, from_row(h->k, own), count, h->depth, h->scale * LOG2_E);
+    pack_turned(v, from_row(h->v, own), count, h->width, 1.0f);
+    const Rows own_keys = whole_vectors(from_row(h->k, own), count, h->depth, DEPTH, keys);
     zero(grad_k, ROWS * DEPTH);
     zero(grad_v, ROWS * WIDTH);
-    for (int64_t first = CAUSAL ? h.first : 0; first < h.queries; first += TILE) {
-        const int64_t tile = lesser(TILE, h.queries - first);
-        const Rows q = from_row(h.q, first), grad_out = from_row(h.grad_out, first);
-        tile_products(weights, q, tile, h.depth, k);
-        tile_products(of_scores, grad_out, tile, h.width, v);
+    for (int64_t first = CAUSAL ? own : 0; first < h->queries; first += TILE) {
+        const int64_t tile = lesser(TILE, h->queries - first);
+        const Rows q = from_row(h->q, first), grad_out = from_row(h->grad_out, first);
+        tile_products(weights, q, tile, h->depth, k);
+        tile_products(of_scores, grad_out, tile, h->width, v);
         for (int64_t i = 0; i < tile; i++) {
             float *const weight = weights + i * ROWS, *const of_score = of_scores + i * ROWS;
-            const float log = logs[first + i] * LOG2_E;
+            const float log = to->logs[first + i] * LOG2_E;
             for (int r = 0; r < ROWS; r += LANES) v_store(weight + r, weight_of(v_load(weight + r) - log));
-            hide(weight, first + i, h.first, 1, 0.0f);
+            hide(weight, first + i, own, 1, 0.0f);
             for (int r = 0; r < ROWS; r += LANES)
-                v_store(of_score + r, v_load(weight + r) * (v_load(of_score + r) - delta[first + i]));
+                v_store(of_score + r, v_load(weight + r) * (v_load(of_score + r) - to->delta[first + i]));
         }
-        if (WRITES_GRAD_V) add_weighted(grad_v, weights, tile, whole_vectors(grad_out, tile, h.width, WIDTH, rows), WIDTH);
-        if (WRITES_GRAD_K) add_weighted(grad_k, of_scores, tile, whole_vectors(q, tile, h.depth, DEPTH, rows), DEPTH);
+        if (WRITES_GRAD_V) add_weighted(grad_v, weights, tile, whole_vectors(grad_out, tile, h->width, WIDTH, rows), WIDTH);
+        if (WRITES_GRAD_K) add_weighted(grad_k, of_scores, tile, whole_vectors(q, tile, h->depth, DEPTH, rows), DEPTH);
+        if (WRITES_GRAD_Q) multiply_add(0, tile, count, DEPTH, of_scores, ROWS, 1, own_keys, to->grad_q + first * DEPTH);
     }
-    if (WRITES_GRAD_K) put_scaled(ARG_WRITE(args, 6, float) + row * h.depth, grad_k, count, h.depth, DEPTH, h.scale);
-    if (WRITES_GRAD_V)
-        put_scaled(ARG_WRITE(args, 6 + WRITES_GRAD_K, float) + row * h.width, grad_v, count, h.width, WIDTH, 1.0f);
+    if (WRITES_GRAD_K) put_scaled(to->grad_k + own * h->depth, grad_k, count, h->depth, DEPTH, h->scale);
+    if (WRITES_GRAD_V) put_scaled(to->grad_v + own * h->width, grad_v, count, h->width, WIDTH, 1.0f);
+}
+
+// The gradient by queries: sums of all blocks of a head, in their order.
+static void add_parts(float *to, const float *sums, int64_t parts, const Head *h) {
+    const int64_t of_part = h->queries * DEPTH;
+    for (int64_t r = 0; r < h->queries; r++)
+        for (int64_t c = 0; c < h->depth; c++) {
+            float sum = 0.0f;
+            for (int64_t part = 0; part < parts; part++) sum += sums[part * of_part + r * DEPTH + c];
+            to[r * h->depth + c] = h->scale * sum;
+        }
+}
+
+// All gradients: five products. `parts` blocks share the keys of a head, ROWS in turn. What the
+// keys of a block add to the gradient by queries is in scratch memory; the block of a head that is
+// done last, by a count, adds up what all of them have. Counts are zeros before.
+KERNEL(attention_grad, args, block) {
+    const int written = 6 + WRITES_GRAD_Q + WRITES_GRAD_K + WRITES_GRAD_V, at = written + WRITES_GRAD_Q;
+    // After the scale: sizes, and steps of four operands.
+    const int64_t parts = ARG_INT(args, at + 1 + 7 + 16);
+    const Head h = head_of(args, at, 4, block / parts);
+    const int64_t of_keys = h.head * h.keys, of_queries = h.head * h.queries;
+    Gradients to = {ARG_READ(args, 4, float) + of_queries, ARG_READ(args, 5, float) + of_queries, 0, 0, 0};
+    if (WRITES_GRAD_K) to.grad_k = ARG_WRITE(args, 6 + WRITES_GRAD_Q, float) + of_keys * h.depth;
+    if (WRITES_GRAD_V) to.grad_v = ARG_WRITE(args, 6 + WRITES_GRAD_Q + WRITES_GRAD_K, float) + of_keys * h.width;
+    uint64_t *counts = 0;
+    float *sums = 0;
+    if (WRITES_GRAD_Q) {
+        counts = ARG_WRITE(args, written, uint64_t);
+        sums = (float *)(counts + (h.heads + 7) / 8 * 8) + h.head * parts * h.queries * DEPTH;
+        to.grad_q = sums + block % parts * h.queries * DEPTH;
+        zero(to.grad_q, h.queries * DEPTH);
+    }
+    for (int64_t own = block % parts * ROWS; own < h.keys; own += parts * ROWS) add_keys(&h, &to, own);
+    if (WRITES_GRAD_Q && __atomic_add_fetch(counts + h.head, 1, __ATOMIC_ACQ_REL) == (uint64_t)parts)
+        add_parts(ARG_WRITE(args, 6, float) + of_queries * h.depth, sums, parts, &h);
 }

@@ -31,6 +31,12 @@ const CPU_ROWS: usize = 64;
 /// Floats of a vector of the C kernels, to which widths are rounded up.
 const CPU_LANES: usize = 16;
 
+/// Blocks that keep a large CPU busy; each of a head's has a gradient by queries of its own.
+const CPU_BLOCKS: usize = 32;
+
+/// Counts of heads' blocks that are done are so many, rounded up: what follows is aligned.
+const CPU_COUNTS: usize = 8;
+
 /// Leading dimensions of an operand, at most: the others are merged.
 const LEADING: usize = 3;
 
@@ -145,7 +151,7 @@ impl Kernels {
     fn form(self, part: AttentionPart) -> Form {
         match part {
             AttentionPart::Out | AttentionPart::LogSumExp => Form::Forward,
-            _ if matches!(self, Kernels::Cuda | Kernels::Library) => Form::Grad,
+            _ if !self.are_on_tensor_cores() => Form::Grad,
             AttentionPart::GradQ => Form::GradQ,
             AttentionPart::GradK | AttentionPart::GradV => Form::GradKv,
         }
@@ -538,7 +544,11 @@ impl Call {
             Kernels::Cpu | Kernels::Cuda | Kernels::Library => {}
         }
         match target {
-            Target::Cpu => Geometry::blocks((self.heads() * self.rows().div_ceil(CPU_ROWS)) as u32),
+            Target::Cpu => {
+                let tiles = self.rows().div_ceil(CPU_ROWS);
+                let of_head = self.cpu_parts().unwrap_or(tiles);
+                Geometry::blocks((self.heads() * of_head) as u32)
+            }
             Target::Cuda { arch } => cuda::geometry(self, arch),
         }
     }
@@ -547,14 +557,29 @@ impl Call {
     pub(in crate::fuse) fn words(&self, target: &Target) -> Words {
         match target {
             Target::Cuda { arch } if self.kernels == Kernels::Cuda => cuda::words(self, arch),
+            Target::Cpu if self.writes(AttentionPart::GradQ) => {
+                let parts = self.heads() * self.cpu_parts().unwrap_or(1);
+                let zeros = self.heads().next_multiple_of(CPU_COUNTS);
+                let floats = parts * self.queries * self.depth.next_multiple_of(CPU_LANES);
+                Words {
+                    zeros,
+                    all: zeros + floats / 2,
+                }
+            }
             _ => Words::default(),
         }
     }
 
+    /// Blocks of a CPU that share the keys of a head, whatever the number of threads; none forward.
+    fn cpu_parts(&self) -> Option<usize> {
+        let tiles = self.keys.div_ceil(CPU_ROWS);
+        (self.form() == Form::Grad).then(|| CPU_BLOCKS.div_ceil(self.heads()).min(tiles))
+    }
+
     /// Arguments: operands, packed or not, results, sizes, and of operands that are not packed the
     /// steps of matrices and rows of `q`, `k`, `v` and `grad_out`; then, where several blocks share
-    /// a tile, the keys of a block. Operands that a kernel does not have, have neither memory nor
-    /// steps.
+    /// a tile, the keys of a block, and of gradients on a CPU the number of a head's blocks. Operands
+    /// that a kernel does not have, have neither memory nor steps.
     pub(in crate::fuse) fn args(
         &self,
         target: &Target,
@@ -570,13 +595,14 @@ impl Call {
         let leading = self.padded_leading().into_iter();
         let sizes = leading.chain([self.queries, self.keys, self.depth, self.width]);
         let matrices = 0..self.reads.len().min(MATRICES);
-        let part_keys = match target {
+        let share = match target {
             Target::Cuda { arch } if self.kernels == Kernels::Cuda => cuda::part_keys(self, arch),
-            _ => None,
+            Target::Cuda { .. } => None,
+            Target::Cpu => self.cpu_parts(),
         };
         let numbers = sizes
             .chain(matrices.flat_map(|at| self.steps(at)))
-            .chain(part_keys)
+            .chain(share)
             .map(|number| Arg::Int(Index::from(number)));
         let scale = Arg::Float(self.attention.scale as f32);
         memory.chain([scale]).chain(numbers).collect()
