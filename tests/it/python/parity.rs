@@ -9,7 +9,8 @@ use crate::support::has_package;
 const MOST: f64 = 0.005;
 
 /// Means of a short one over 32 places in memory, which make its time differ by 1.5 %. Places of
-/// one process are neighbours: on an H200 means were up to 2.7 % apart (docs/performance/engine.md).
+/// one process are neighbours: on an H200 means were up to 2.7 % apart
+/// (docs/performance/engine.md).
 const MOST_OF_SHORT: f64 = 0.04;
 
 /// The mean of the function's medians over that of the kernel's: rows of the only run, in turns. A

@@ -5,8 +5,8 @@
 // other operands, keys or queries, which are read as they lie. Weighted values are kept relative to
 // a score that is at most 2^8 below the greatest one so far (online softmax: Milakov and
 // Gimelshein, 2018): most tiles need not scale what there is. Gradients compute the weights again
-// from the logarithms of their sums (Dao et al., "FlashAttention", 2022). Scores are exponents of 2.
-// Sums are added in one order, whatever the number of threads.
+// from the logarithms of their sums (Dao et al., "FlashAttention", 2022). Scores are exponents of
+// 2. Sums are added in one order, whatever the number of threads.
 //
 // DEPTH and WIDTH are columns of queries and keys, and of values, up to a multiple of a vector.
 #include "cpu.h"

@@ -578,8 +578,8 @@ impl Call {
 
     /// Arguments: operands, packed or not, results, sizes, and of operands that are not packed the
     /// steps of matrices and rows of `q`, `k`, `v` and `grad_out`; then, where several blocks share
-    /// a tile, the keys of a block, and of gradients on a CPU the number of a head's blocks. Operands
-    /// that a kernel does not have, have neither memory nor steps.
+    /// a tile, the keys of a block, and of gradients on a CPU the number of a head's blocks.
+    /// Operands that a kernel does not have, have neither memory nor steps.
     pub(in crate::fuse) fn args(
         &self,
         target: &Target,
