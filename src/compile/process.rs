@@ -6,7 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::{Bounds, CompileError};
@@ -21,6 +21,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// How long to wait for the end of a stream once its process has ended: a child process may keep
 /// the stream open.
 const STREAM_WAIT: Duration = Duration::from_millis(500);
+
+/// How long to wait for a program that is open for writing.
+const BUSY: Duration = Duration::from_secs(1);
 
 /// Parts of complaints that are not about the source: the system ran out of something, or killed a
 /// part of the compiler.
@@ -114,13 +117,30 @@ struct Ended {
     stderr: Vec<u8>,
 }
 
+/// Starts a program. One that was just written may be open for writing for another moment, in a
+/// child of this process that has not begun its own program yet.
+fn spawn(command: &mut Command) -> io::Result<Child> {
+    let patience = Instant::now() + BUSY;
+    loop {
+        match command.spawn() {
+            Err(busy)
+                if busy.kind() == io::ErrorKind::ExecutableFileBusy
+                    && Instant::now() < patience =>
+            {
+                thread::sleep(Duration::from_millis(1));
+            }
+            started => return started,
+        }
+    }
+}
+
 fn end_of(mut command: Command, bounds: &Bounds<'_>) -> Result<Ended, CompileError> {
     command
         .process_group(0)
         .stdin(Stdio::null())
         .stderr(Stdio::piped());
     die_with_parent(&mut command);
-    let mut child = command.spawn().map_err(surroundings)?;
+    let mut child = spawn(&mut command).map_err(surroundings)?;
     let stdout = child.stdout.take().map(Stream::read).transpose();
     let stderr = child.stderr.take().map(Stream::read).transpose();
     let (Ok(stdout), Ok(stderr)) = (stdout, stderr) else {
@@ -210,6 +230,28 @@ mod tests {
     fn run_for(script: &str, limit: Duration) -> Result<(), CompileError> {
         let stop = &NEVER;
         run(shell(script), &Bounds { limit, stop })
+    }
+
+    /// As where another thread of this process has just forked a child, which holds it open still.
+    #[test]
+    fn a_program_that_is_open_for_writing_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("program");
+        std::fs::write(&script, "#!/bin/sh\n").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&script, mode).unwrap();
+        let open = std::fs::File::options().append(true).open(&script).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(100));
+                drop(open);
+            });
+            let bounds = Bounds {
+                limit: Duration::from_secs(60),
+                stop: &NEVER,
+            };
+            assert_eq!(run(Command::new(&script), &bounds), Ok(()));
+        });
     }
 
     #[test]
