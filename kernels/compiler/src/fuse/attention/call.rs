@@ -5,37 +5,17 @@ use std::ops::Range;
 
 use super::cuda::BUSY_BLOCKS;
 use super::packed::{self, Packed};
-use super::{by_library, cuda, hopper, mma};
+use super::{by_library, cpu, cuda, hopper, mma};
 use crate::fuse::Request;
 use crate::fuse::access;
 use crate::fuse::body::Source;
 use crate::fuse::library::{self, Lies};
 use crate::fuse::plan::{Members, Plan, TaskId};
 use crate::graph::{Attention, AttentionPart, Node, NodeId, Op};
-use sweeper_program::headers::{CPU_H, ELEMENTARY_H, VECTOR_H};
 use sweeper_program::workload::{FIRST_WITH_TENSORS, Target, generation};
 use sweeper_program::{
     Arg, Geometry, Index, Kernel, KernelSource, Language, Precision, SourceFile, View,
 };
-
-static C_FILES: [SourceFile; 4] = [
-    SourceFile::embedded("attention.c", include_str!("attention.c")),
-    CPU_H,
-    VECTOR_H,
-    ELEMENTARY_H,
-];
-
-/// Rows of the result that a block of the C kernels has.
-const CPU_ROWS: usize = 64;
-
-/// Floats of a vector of the C kernels, to which widths are rounded up.
-const CPU_LANES: usize = 16;
-
-/// Blocks that keep a large CPU busy; each of a head's has a gradient by queries of its own.
-const CPU_BLOCKS: usize = 32;
-
-/// Counts of heads' blocks that are done are so many, rounded up: what follows is aligned.
-const CPU_COUNTS: usize = 8;
 
 /// Leading dimensions of an operand, at most: the others are merged.
 const LEADING: usize = 3;
@@ -499,12 +479,7 @@ impl Call {
         let (entry, _) = self.form().names();
         let mut options = Vec::new();
         let (language, (files, own)): (_, (&'static [SourceFile], Vec<_>)) = match target {
-            Target::Cpu => {
-                let wide = |columns: usize| columns.next_multiple_of(CPU_LANES);
-                let sizes = [("DEPTH", wide(self.depth)), ("WIDTH", wide(self.width))];
-                let own = [&sizes[..], &[("ROWS", CPU_ROWS)]].concat();
-                (Language::C, (&C_FILES, own))
-            }
+            Target::Cpu => (Language::C, cpu::source(self)),
             Target::Cuda { arch } => {
                 let (files, mut own) = cuda::source(self, arch);
                 options.extend(cuda::options(self).iter().map(|&option| option.into()));
@@ -544,11 +519,7 @@ impl Call {
             Kernels::Cpu | Kernels::Cuda | Kernels::Library => {}
         }
         match target {
-            Target::Cpu => {
-                let tiles = self.rows().div_ceil(CPU_ROWS);
-                let of_head = self.cpu_parts().unwrap_or(tiles);
-                Geometry::blocks((self.heads() * of_head) as u32)
-            }
+            Target::Cpu => cpu::geometry(self),
             Target::Cuda { arch } => cuda::geometry(self, arch),
         }
     }
@@ -557,23 +528,9 @@ impl Call {
     pub(in crate::fuse) fn words(&self, target: &Target) -> Words {
         match target {
             Target::Cuda { arch } if self.kernels == Kernels::Cuda => cuda::words(self, arch),
-            Target::Cpu if self.writes(AttentionPart::GradQ) => {
-                let parts = self.heads() * self.cpu_parts().unwrap_or(1);
-                let zeros = self.heads().next_multiple_of(CPU_COUNTS);
-                let floats = parts * self.queries * self.depth.next_multiple_of(CPU_LANES);
-                Words {
-                    zeros,
-                    all: zeros + floats / 2,
-                }
-            }
-            _ => Words::default(),
+            Target::Cpu => cpu::words(self),
+            Target::Cuda { .. } => Words::default(),
         }
-    }
-
-    /// Blocks of a CPU that share the keys of a head, whatever the number of threads; none forward.
-    fn cpu_parts(&self) -> Option<usize> {
-        let tiles = self.keys.div_ceil(CPU_ROWS);
-        (self.form() == Form::Grad).then(|| CPU_BLOCKS.div_ceil(self.heads()).min(tiles))
     }
 
     /// Arguments: operands, packed or not, results, sizes, and of operands that are not packed the
@@ -598,7 +555,7 @@ impl Call {
         let share = match target {
             Target::Cuda { arch } if self.kernels == Kernels::Cuda => cuda::part_keys(self, arch),
             Target::Cuda { .. } => None,
-            Target::Cpu => self.cpu_parts(),
+            Target::Cpu => cpu::parts(self),
         };
         let numbers = sizes
             .chain(matrices.flat_map(|at| self.steps(at)))

@@ -9,6 +9,7 @@
 mod by_library;
 mod by_rows;
 mod call;
+mod cpu;
 mod cuda;
 mod hopper;
 mod mma;
