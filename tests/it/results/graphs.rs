@@ -1,6 +1,6 @@
 //! Programs launched as one CUDA graph, beside launches that follow each other.
 
-use super::record::{self, Rows};
+use super::record::{self, Row, Rows};
 use super::table::{Table, three};
 
 const RECORD: &str = "2026-11-26-h100-graphs";
@@ -26,6 +26,18 @@ pub(super) fn runs() -> String {
     runs.join("\n")
 }
 
+/// A step by `compiled`, its launches one after the other and as one graph.
+fn in_both_modes<'r>(rows: &'r Rows, precision: &str, context: &str) -> [&'r Row; 2] {
+    ["launch", "graph"].map(|mode| {
+        rows.one(&[
+            ("backend", "compiled"),
+            ("precision", precision),
+            ("context", context),
+            ("mode", mode),
+        ])
+    })
+}
+
 /// Training steps in both modes.
 pub(super) fn steps() -> String {
     let mut table = Table::new(&[
@@ -44,14 +56,7 @@ pub(super) fn steps() -> String {
     let small = small.into_iter().chain(others).map(|it| ("step", it));
     for (run, (precision, context)) in small.chain([("medium", ("bf16", "1024"))]) {
         let rows = Rows::read(RECORD, &format!("{run}-records.csv"));
-        let [launch, graph] = ["launch", "graph"].map(|mode| {
-            rows.one(&[
-                ("backend", "compiled"),
-                ("precision", precision),
-                ("context", context),
-                ("mode", mode),
-            ])
-        });
+        let [launch, graph] = in_both_modes(&rows, precision, context);
         let peer = match (launch.text("size"), precision) {
             ("small", "bf16") => {
                 let row = pytorch.one(&[("backend", "torch_graph"), ("context", context)]);
@@ -88,13 +93,7 @@ pub(super) fn steps_on_an_h200() -> String {
     let rows = Rows::read(ON_AN_H200, "records.csv");
     for precision in ["bf16", "tf32", "f32"] {
         for context in ["256", "1024"] {
-            let [launch, graph] = ["launch", "graph"].map(|mode| {
-                rows.one(&[
-                    ("precision", precision),
-                    ("context", context),
-                    ("mode", mode),
-                ])
-            });
+            let [launch, graph] = in_both_modes(&rows, precision, context);
             table.line([
                 precision.to_owned(),
                 context.to_owned(),
