@@ -1,10 +1,10 @@
-//! Attention in f32 on GPUs where tiles of queries are few: blocks that share one, on the shim.
+//! Attention in f32: blocks of a GPU that share one tile of queries, and scores that are far apart.
 
 use sweeper_program::inputs::InputKey;
 use sweeper_program::workload::Problem;
-use sweeper_program::{CanonicalShape, Phase, Program};
+use sweeper_program::{CanonicalShape, Phase, Program, Tensor};
 
-use crate::conformance::{gpu, problem};
+use crate::conformance::{Case, gpu, problem};
 use crate::shim::{self, Blocks, Mode};
 
 /// Parts of keys that are whole and that are not, one part a tile and several, also in a causal
@@ -110,5 +110,55 @@ fn only_few_tiles_of_several_keys_are_shared() {
         let (problem, _) = problem(&format!("attention {sizes}"));
         let program = compiled(&*problem, "sm_90a", Phase::Forward);
         assert_eq!(is_split(&program), is_shared, "{sizes}");
+    }
+}
+
+/// Scores by the key's place among `keys`, without what is random in them.
+type ByPlace = fn(key: usize, keys: usize) -> f32;
+
+/// Scores whose greatest comes late or early. Weights relative to the small ones overflow.
+const BY_PLACE: [(&str, ByPlace); 5] = [
+    ("rising", |key, _| 0.2 * key as f32),
+    ("falling", |key, _| -0.2 * key as f32),
+    ("one great", |key, keys| f32::from(key == keys / 2) * 15.0),
+    ("the first small", |key, _| f32::from(key == 0) * -120.0),
+    ("many small", |key, _| f32::from(key < 70) * -120.0),
+];
+
+/// The first column of queries is 1, and that of keys their score.
+fn with_scores(case: &mut Case, by_place: ByPlace) {
+    for input in ["q", "k"] {
+        let tensor = &case.inputs[input];
+        let [_, keys, columns] = *tensor.shape() else {
+            panic!("{:?}", tensor.shape());
+        };
+        let mut values = tensor.as_f32().unwrap().to_vec();
+        for (row, first) in values.iter_mut().step_by(columns).enumerate() {
+            let score = by_place(row % keys, keys) * (columns as f32).sqrt();
+            *first = if input == "q" { 1.0 } else { score };
+        }
+        let changed = Tensor::f32(tensor.shape(), values);
+        case.inputs.insert(input.to_owned(), changed);
+    }
+    case.ask();
+}
+
+/// Weights are kept relative to a score, which changes where later ones are far beyond it. Queries
+/// that see small scores alone have gradients by a logarithm of few digits behind the point: only
+/// without a mask are gradients asked for.
+#[test]
+fn scores_that_are_far_apart_conform() {
+    for (mask, phases) in [("none", &Phase::ALL[..]), ("causal", &[Phase::Forward])] {
+        let words = format!("attention batch=2 sequence=150 dimension=20 mask={mask}");
+        for (what, by_place) in BY_PLACE {
+            let name = format!("{words}, {what}");
+            let mut case = Case::new(name, problem(&words).0, phases, &["eager", "compiled"]);
+            with_scores(&mut case, by_place);
+            case.conforms_on_cpu(&CanonicalShape::default());
+            if shim::is_here() {
+                let whole = Phase::covering(phases.iter().copied());
+                case.conforms_on_shim(&[whole], &CanonicalShape::default(), Mode::Fast);
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 // Forward, a block has ROWS queries; of gradients it has ROWS keys at a time. Their operands are
 // packed once, transposed: a vector has sixteen of the block's rows. It goes over tiles of the
 // other operands, keys or queries, which are read as they lie. Weighted values are kept relative to
-// a score that is at most 2^8 below the greatest one so far (online softmax: Milakov and
+// a score that is at most 2^16 below the greatest one so far (online softmax: Milakov and
 // Gimelshein, 2018): most tiles need not scale what there is. Gradients compute the weights again
 // from the logarithms of their sums (Dao et al., "FlashAttention", 2022). Scores are exponents of
 // 2. Sums are added in one order, whatever the number of threads.
@@ -16,6 +16,8 @@
 #define NEVER -__builtin_inff()
 #define LOG2_E 1.44269504088896341f
 #define LN_2 0.69314718055994531f
+#define FAR 16.0f
+#define UNROLL _Pragma("GCC unroll 8")
 #define INLINE static inline __attribute__((always_inline))
 
 // Rows of a matrix.
@@ -66,51 +68,134 @@ static Rows whole_vectors(Rows from, int64_t count, int64_t columns, int padded,
     return (Rows){copy, padded};
 }
 
-// sums[r] += sum over k of a(r, k) b[k], of `count` rows (up to 8) and one or two vectors; or =.
-INLINE void add_products(int is_first, int count, int64_t inner, const float *a, int64_t a_row, int64_t a_column,
-                         const float *b, int64_t b_row, float *sums, int64_t sums_row, int vectors) {
-    vf sum[8][2];
-    for (int r = 0; r < count; r++)
-        for (int v = 0; v < vectors; v++) sum[r][v] = is_first ? v_all(0.0f) : v_load(sums + r * sums_row + v * LANES);
-    for (int64_t k = 0; k < inner; k++) {
-        vf with[2];
-        for (int v = 0; v < vectors; v++) with[v] = v_load(b + k * b_row + v * LANES);
-        for (int r = 0; r < count; r++) {
-            const vf x = v_all(a[r * a_row + k * a_column]);
-            for (int v = 0; v < vectors; v++) sum[r][v] += x * with[v];
+// 2^x for x below 127, to 2 units in the last place; below -100, 2^-100: beside weights that matter
+// this is 0, and products with it are normal numbers. The polynomial is the one of its degree that
+// is closest to 2^r, relatively (Remez): 7.5e-8. 2^0 is 1 + 2^-23.
+INLINE vf weight_of(vf x) {
+    // NaN stays NaN.
+    const vf at = v_max(v_all(-100.0f), x), shifted = at + ROUNDER;
+    const vf r = at - (shifted - ROUNDER);
+    vf p = r * 1.3276472167819943e-3f + 9.6755413310213911e-3f;
+    p = p * r + 5.5507132728753912e-2f;
+    p = p * r + 2.4022119723969178e-1f;
+    p = p * r + 6.9314696706526493e-1f;
+    p = p * r + 1.0000000716546416f;
+    return (vf)((vi)p + ((vi)shifted << 23));
+}
+
+// What is done to products while they are in registers.
+typedef enum {
+    // They are added to what is in memory.
+    ADD,
+    // Forward: scores become weights relative to a reference of each query; they are summed up, and
+    // the greatest scores kept.
+    WEIGH,
+    // Gradients: scores become weights by the logarithm of each query's sum.
+    WEIGH_AGAIN,
+    // Gradients: gradients by weights become gradients by scores.
+    SCORE_GRADIENT,
+} Epilogue;
+
+// A tile of products. Columns are the block's rows, from `own` on: queries forward, keys of
+// gradients. Rows are the others, from `first` on.
+typedef struct {
+    Epilogue epilogue;
+    int64_t first, own;
+    // By columns.
+    const float *reference;
+    float *most, *sum;
+    // By rows.
+    const float *logs, *delta;
+    // By both.
+    const float *weights;
+} Tile;
+
+// Lanes of a row, from a column on; `hidden` where a causal attention's query does not see the key.
+INLINE vf seen(const Tile *tile, int64_t row, int64_t column, vf lanes, float hidden) {
+#if CAUSAL
+    const int64_t ahead = tile->first + row - (tile->own + column);
+    const vi lane = v_iota(), same = (int32_t)lesser(ahead < -1 ? -1 : ahead, LANES) - (vi){};
+    lanes = v_select(tile->epilogue == WEIGH ? lane < same : lane > same, v_all(hidden), lanes);
+#endif
+    return lanes;
+}
+
+// The epilogue of a vector in each of `count` rows.
+INLINE void finish(const Tile *tile, int count, int64_t row, int64_t column, vf *lanes, int step) {
+    vf reference, most, sum;
+    if (tile->epilogue == WEIGH) {
+        reference = v_load(tile->reference + column);
+        most = v_load(tile->most + column);
+        sum = v_load(tile->sum + column);
+    }
+    UNROLL for (int r = 0; r < count; r++) {
+        vf *const x = lanes + r * step;
+        const int64_t i = row + r;
+        switch (tile->epilogue) {
+        case ADD: break;
+        case WEIGH:
+            *x = seen(tile, i, column, *x, NEVER);
+            most = v_max(most, *x);
+            *x = weight_of(*x - reference);
+            sum += *x;
+            break;
+        case WEIGH_AGAIN: *x = seen(tile, i, column, weight_of(*x - tile->logs[i] * LOG2_E), 0.0f); break;
+        case SCORE_GRADIENT: *x = v_load(tile->weights + i * ROWS + column) * (*x - tile->delta[i]); break;
         }
     }
-    for (int r = 0; r < count; r++)
-        for (int v = 0; v < vectors; v++) v_store(sums + r * sums_row + v * LANES, sum[r][v]);
+    if (tile->epilogue == WEIGH) v_store(tile->most + column, most), v_store(tile->sum + column, sum);
+}
+
+// to(row + r, column + c) = sum over k of a(row + r, k) b(k, column + c), of `count` rows (up to 8)
+// and one or two vectors.
+INLINE void block_products(const Tile *tile, int count, int vectors, int64_t row, int64_t column, int64_t inner,
+                           const float *a, int64_t a_row, int64_t a_column, Rows b, float *to, int64_t to_row) {
+    vf sum[8][2];
+    a += row * a_row, b.at += column, to += row * to_row + column;
+    UNROLL for (int r = 0; r < count; r++)
+        UNROLL for (int v = 0; v < vectors; v++)
+            sum[r][v] = tile->epilogue == ADD ? v_load(to + r * to_row + v * LANES) : v_all(0.0f);
+    for (int64_t k = 0; k < inner; k++) {
+        vf with[2];
+        UNROLL for (int v = 0; v < vectors; v++) with[v] = v_load(b.at + k * b.step + v * LANES);
+        UNROLL for (int r = 0; r < count; r++) {
+            const vf x = v_all(a[r * a_row + k * a_column]);
+            UNROLL for (int v = 0; v < vectors; v++) sum[r][v] += x * with[v];
+        }
+    }
+    UNROLL for (int v = 0; v < vectors; v++) finish(tile, count, row, column + v * LANES, &sum[0][v], 2);
+    UNROLL for (int r = 0; r < count; r++)
+        UNROLL for (int v = 0; v < vectors; v++) v_store(to + r * to_row + v * LANES, sum[r][v]);
 }
 
 // The same of all rows, eight at a time.
-INLINE void add_columns(int is_first, int64_t rows, int64_t inner, int columns, const float *a, int64_t a_row,
-                        int64_t a_column, const float *b, int64_t b_row, float *sums, int vectors) {
+INLINE void column_products(const Tile *tile, int64_t rows, int vectors, int64_t column, int64_t inner, const float *a,
+                            int64_t a_row, int64_t a_column, Rows b, float *to, int64_t to_row) {
     int64_t r = 0;
     for (; r + 8 <= rows; r += 8)
-        add_products(is_first, 8, inner, a + r * a_row, a_row, a_column, b, b_row, sums + r * columns, columns, vectors);
-    for (; r < rows; r++)
-        add_products(is_first, 1, inner, a + r * a_row, a_row, a_column, b, b_row, sums + r * columns, columns, vectors);
+        block_products(tile, 8, vectors, r, column, inner, a, a_row, a_column, b, to, to_row);
+    for (; r < rows; r++) block_products(tile, 1, vectors, r, column, inner, a, a_row, a_column, b, to, to_row);
 }
 
-// sums += a b, of `rows` rows and `columns` columns, a multiple of a vector; or =.
-INLINE void multiply_add(int is_first, int64_t rows, int64_t inner, int columns, const float *a, int64_t a_row,
-                         int64_t a_column, Rows b, float *sums) {
+// to = a b, of `rows` rows and `columns` columns, a multiple of a vector, by the tile's epilogue.
+INLINE void multiply(const Tile *tile, int64_t rows, int64_t inner, int columns, const float *a, int64_t a_row,
+                     int64_t a_column, Rows b, float *to) {
     int c = 0;
     for (; c + 2 * LANES <= columns; c += 2 * LANES)
-        add_columns(is_first, rows, inner, columns, a, a_row, a_column, b.at + c, b.step, sums + c, 2);
-    if (c < columns) add_columns(is_first, rows, inner, columns, a, a_row, a_column, b.at + c, b.step, sums + c, 1);
+        column_products(tile, rows, 2, c, inner, a, a_row, a_column, b, to, columns);
+    if (c < columns) column_products(tile, rows, 1, c, inner, a, a_row, a_column, b, to, columns);
 }
 
-// products[i][r] = rows[i] . turned[.][r], of `count` rows of a tile.
-INLINE void tile_products(float *products, Rows rows, int64_t count, int64_t inner, const float *turned) {
-    multiply_add(1, count, inner, ROWS, rows.at, rows.step, 1, (Rows){turned, ROWS}, products);
+static const Tile ADDED = {.epilogue = ADD};
+
+// to[i][r] = rows[i] . turned[.][r], of `count` rows of a tile.
+INLINE void tile_products(const Tile *tile, float *to, Rows rows, int64_t count, int64_t inner, const float *turned) {
+    multiply(tile, count, inner, ROWS, rows.at, rows.step, 1, (Rows){turned, ROWS}, to);
 }
 
 // sums[r] += sum over i of weights[i][r] rows[i].
 INLINE void add_weighted(float *sums, const float *weights, int64_t count, Rows rows, int columns) {
-    multiply_add(0, ROWS, count, columns, weights, 1, ROWS, rows, sums);
+    multiply(&ADDED, ROWS, count, columns, weights, 1, ROWS, rows, sums);
 }
 
 static inline void zero(float *to, int64_t count) {
@@ -129,57 +214,41 @@ static void put_scaled(float *to, const float *rows, int64_t count, int64_t colu
     put(to, rows, count, columns, padded, factors);
 }
 
-// Row i of a tile of a causal attention, key or query `at`, and the block's rows, from `first` on:
-// those that do not see it, or that it does not see, become `as`.
-static inline void hide(float *row, int64_t at, int64_t first, int is_by_keys, float as) {
-#if CAUSAL
-    for (int64_t r = 0; r < ROWS; r++)
-        if (is_by_keys ? at < first + r : first + r < at) row[r] = as;
-#endif
-}
+// What a block keeps of its queries.
+typedef struct {
+    // Weights are relative to it, which is at most 2^16 below the greatest score so far.
+    float reference[ROWS];
+    float sum[ROWS];
+} Softmax;
 
-// 2^x for x below 127, to 2 units in the last place; below -100, 2^-100: beside weights that matter
-// this is 0, and products with it are normal numbers. The polynomial is the series of 2^r to the
-// sixth power; the next term is at most 1.2e-7.
-INLINE vf weight_of(vf x) {
-    // NaN stays NaN.
-    const vf at = v_max(v_all(-100.0f), x), shifted = at + ROUNDER;
-    const vf r = at - (shifted - ROUNDER);
-    vf p = r * 1.5403530393381609e-4f + 1.3333558146428443e-3f;
-    p = p * r + 9.6181291076284772e-3f;
-    p = p * r + 5.5504108664821580e-2f;
-    p = p * r + 2.4022650695910072e-1f;
-    p = p * r + LN_2;
-    p = p * r + 1.0f;
-    return (vf)((vi)p + ((vi)shifted << 23));
-}
-
-// Turns scores[key][query] into weights relative to a reference of each query, and sums them up;
-// where a reference changes, weighted values so far are scaled. Apart: within the kernel gcc finds
-// no registers for it.
-APART static void weigh(float *scores, int64_t count, float *reference, float *sum, float *out) {
-    float before[ROWS];
+// Weights of a tile of keys, which are added to the sums, and true; or false if one of the greatest
+// scores, `most`, is far beyond its reference.
+APART static int weigh(float *weights, const Head *h, int64_t first, int64_t count, const float *q, int64_t own,
+                       Softmax *softmax, float *most) {
+    float sum[ROWS];
+    zero(sum, ROWS);
+    for (int r = 0; r < ROWS; r++) most[r] = softmax->reference[r];
+    const Tile tile = {WEIGH, first, own, .reference = softmax->reference, .most = most, .sum = sum};
+    tile_products(&tile, weights, from_row(h->k, first), count, h->depth, q);
     int is_far = 0;
+    for (int r = 0; r < ROWS; r++) is_far |= most[r] > softmax->reference[r] + FAR;
+    if (is_far) return 0;
+    for (int r = 0; r < ROWS; r++) softmax->sum[r] += sum[r];
+    return 1;
+}
+
+// The greatest scores take the place of references far below; sums and weighted values are scaled.
+APART static void raise(Softmax *softmax, const float *most, float *out) {
+    float factor[ROWS];
     for (int r = 0; r < ROWS; r += LANES) {
-        const vf old = v_load(reference + r);
-        vf most = v_load(scores + r);
-        for (int64_t i = 1; i < count; i++) most = v_max(most, v_load(scores + i * ROWS + r));
-        const vi is_beyond = most > old + 8.0f;
-        const vf now = v_select(is_beyond, most, old), factor = weight_of(old - now);
-        vf sums = v_load(sum + r) * factor;
-        for (int64_t i = 0; i < count; i++) {
-            const vf weight = weight_of(v_load(scores + i * ROWS + r) - now);
-            v_store(scores + i * ROWS + r, weight);
-            sums += weight;
-        }
-        v_store(reference + r, now);
-        v_store(sum + r, sums);
-        v_store(before + r, factor);
-        for (int lane = 0; lane < LANES; lane++) is_far |= is_beyond[lane];
+        const vf old = v_load(softmax->reference + r), now = v_load(most + r);
+        const vi is_far = now > old + FAR;
+        v_store(softmax->reference + r, v_select(is_far, now, old));
+        v_store(factor + r, v_select(is_far, weight_of(old - now), v_all(1.0f)));
+        v_store(softmax->sum + r, v_load(softmax->sum + r) * v_load(factor + r));
     }
-    if (!WRITES_OUT || !is_far) return;
-    for (int r = 0; r < ROWS; r++)
-        for (int c = 0; c < WIDTH; c += LANES) v_store(out + r * WIDTH + c, v_load(out + r * WIDTH + c) * before[r]);
+    for (int r = 0; WRITES_OUT && r < ROWS; r++)
+        for (int c = 0; c < WIDTH; c += LANES) v_store(out + r * WIDTH + c, v_load(out + r * WIDTH + c) * factor[r]);
 }
 
 KERNEL(attention, args, block) {
@@ -187,28 +256,28 @@ KERNEL(attention, args, block) {
     const int64_t tiles = (ARG_INT(args, at + 4) + ROWS - 1) / ROWS, own = block % tiles * ROWS;
     const Head h = head_of(args, at, reads, block / tiles);
     const int64_t count = lesser(ROWS, h.queries - own);
-    float q[DEPTH * ROWS], scores[TILE * ROWS], values[TILE * WIDTH], out[ROWS * WIDTH];
-    float reference[ROWS], sum[ROWS];
+    float q[DEPTH * ROWS], weights[TILE * ROWS], values[TILE * WIDTH], out[ROWS * WIDTH], most[ROWS];
+    Softmax softmax = {0};
     pack_turned(q, from_row(h.q, own), count, h.depth, h.scale * LOG2_E);
     zero(out, ROWS * WIDTH);
-    for (int r = 0; r < ROWS; r++) reference[r] = NEVER, sum[r] = 0.0f;
+    // Scores of the first key, which each query sees.
+    for (int64_t c = 0; c < h.depth; c++)
+        for (int r = 0; r < ROWS; r++) softmax.reference[r] += h.k.at[c] * q[c * ROWS + r];
     const int64_t end = CAUSAL ? lesser(h.keys, own + ROWS) : h.keys;
     for (int64_t first = 0; first < end; first += TILE) {
         const int64_t tile = lesser(TILE, end - first);
-        tile_products(scores, from_row(h.k, first), tile, h.depth, q);
-        for (int64_t i = 0; i < tile; i++) hide(scores + i * ROWS, first + i, own, 0, NEVER);
-        weigh(scores, tile, reference, sum, out);
+        while (!weigh(weights, &h, first, tile, q, own, &softmax, most)) raise(&softmax, most, out);
         if (!WRITES_OUT) continue;
         const Rows v = whole_vectors(from_row(h.v, first), tile, h.width, WIDTH, values);
-        add_weighted(out, scores, tile, v, WIDTH);
+        add_weighted(out, weights, tile, v, WIDTH);
     }
     const int64_t row = h.head * h.queries + own;
     if (WRITES_LOG_SUM_EXP) {
         float *logs = ARG_WRITE(args, reads + WRITES_OUT, float) + row;
-        for (int64_t r = 0; r < count; r++) logs[r] = reference[r] * LN_2 + v_log(v_all(sum[r]))[0];
+        for (int64_t r = 0; r < count; r++) logs[r] = softmax.reference[r] * LN_2 + v_log(v_all(softmax.sum[r]))[0];
     }
-    for (int r = 0; r < ROWS; r++) sum[r] = 1.0f / sum[r];
-    if (WRITES_OUT) put(ARG_WRITE(args, reads, float) + row * h.width, out, count, h.width, WIDTH, sum);
+    for (int r = 0; r < ROWS; r++) softmax.sum[r] = 1.0f / softmax.sum[r];
+    if (WRITES_OUT) put(ARG_WRITE(args, reads, float) + row * h.width, out, count, h.width, WIDTH, softmax.sum);
 }
 
 // What the numbers of rows are read from, and gradients are written to; those that a kernel does
@@ -232,19 +301,13 @@ static void add_keys(const Head *h, const Gradients *to, int64_t own) {
     for (int64_t first = CAUSAL ? own : 0; first < h->queries; first += TILE) {
         const int64_t tile = lesser(TILE, h->queries - first);
         const Rows q = from_row(h->q, first), grad_out = from_row(h->grad_out, first);
-        tile_products(weights, q, tile, h->depth, k);
-        tile_products(of_scores, grad_out, tile, h->width, v);
-        for (int64_t i = 0; i < tile; i++) {
-            float *const weight = weights + i * ROWS, *const of_score = of_scores + i * ROWS;
-            const float log = to->logs[first + i] * LOG2_E;
-            for (int r = 0; r < ROWS; r += LANES) v_store(weight + r, weight_of(v_load(weight + r) - log));
-            hide(weight, first + i, own, 1, 0.0f);
-            for (int r = 0; r < ROWS; r += LANES)
-                v_store(of_score + r, v_load(weight + r) * (v_load(of_score + r) - to->delta[first + i]));
-        }
+        const Tile scores = {WEIGH_AGAIN, first, own, .logs = to->logs + first};
+        const Tile by_weights = {SCORE_GRADIENT, first, own, .delta = to->delta + first, .weights = weights};
+        tile_products(&scores, weights, q, tile, h->depth, k);
+        tile_products(&by_weights, of_scores, grad_out, tile, h->width, v);
         if (WRITES_GRAD_V) add_weighted(grad_v, weights, tile, whole_vectors(grad_out, tile, h->width, WIDTH, rows), WIDTH);
         if (WRITES_GRAD_K) add_weighted(grad_k, of_scores, tile, whole_vectors(q, tile, h->depth, DEPTH, rows), DEPTH);
-        if (WRITES_GRAD_Q) multiply_add(0, tile, count, DEPTH, of_scores, ROWS, 1, own_keys, to->grad_q + first * DEPTH);
+        if (WRITES_GRAD_Q) multiply(&ADDED, tile, count, DEPTH, of_scores, ROWS, 1, own_keys, to->grad_q + first * DEPTH);
     }
     if (WRITES_GRAD_K) put_scaled(to->grad_k + own * h->depth, grad_k, count, h->depth, DEPTH, h->scale);
     if (WRITES_GRAD_V) put_scaled(to->grad_v + own * h->width, grad_v, count, h->width, WIDTH, 1.0f);
