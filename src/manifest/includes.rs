@@ -14,7 +14,8 @@ use crate::files;
 pub struct SourceClosure {
     /// The main file first.
     files: Vec<Included>,
-    /// Quoted includes that no file was found for, each with the file that has it.
+    /// Quoted includes under no condition that no file was found for, each with the file that has
+    /// it.
     missing: Vec<(String, String)>,
     /// Where includes are looked for, after the folder of the file that has them.
     folders: Vec<PathBuf>,
@@ -57,7 +58,12 @@ impl SourceClosure {
             written: written.clone(),
             text,
         });
-        for (name, is_quoted) in includes {
+        for Include {
+            name,
+            is_quoted,
+            is_conditional,
+        } in includes
+        {
             let own = is_quoted.then(|| folder.join(&name));
             let elsewhere = self.folders.iter().map(|folder| folder.join(&name));
             let found = own.into_iter().chain(elsewhere).find(|path| path.is_file());
@@ -68,15 +74,18 @@ impl SourceClosure {
                         self.add(path, name)?;
                     }
                 }
-                None if is_quoted => self.missing.push((name, written.clone())),
-                // Headers of the language or of the system.
+                None if is_quoted && !is_conditional => {
+                    self.missing.push((name, written.clone()));
+                }
+                // Headers of the language or of the system; what the compiler may skip.
                 None => {}
             }
         }
         Ok(())
     }
 
-    /// A quoted include without a file, and the file that has it.
+    /// A quoted include without a file, and the file that has it. Where a condition may hide one,
+    /// the compiler says whether it is needed.
     pub fn missing(&self) -> Option<(&str, &str)> {
         let (name, from) = self.missing.first()?;
         Some((name, from))
@@ -164,20 +173,87 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// The names in `#include` directives, and whether each is in quotes.
-fn directives(text: &str) -> Vec<(String, bool)> {
-    let name = |line: &str| {
-        let rest = line.trim_start().strip_prefix('#')?.trim_start();
-        let rest = rest.strip_prefix("include")?.trim_start();
-        let (close, is_quoted) = match rest.chars().next()? {
-            '"' => ('"', true),
-            '<' => ('>', false),
-            _ => return None,
+/// An `#include` directive.
+#[derive(Debug, PartialEq, Eq)]
+struct Include {
+    name: String,
+    is_quoted: bool,
+    /// Within an `#if` or a comment, but for a header's guard.
+    is_conditional: bool,
+}
+
+/// The include directives of a text.
+fn directives(text: &str) -> Vec<Include> {
+    let mut found = Vec::new();
+    // Open conditions: whether each is a header's guard.
+    let mut guards: Vec<bool> = Vec::new();
+    // A name that the directive before this one asked to be undefined.
+    let mut undefined: Option<&str> = None;
+    let mut is_comment = false;
+    for line in text.lines().map(str::trim) {
+        if let Some(directive) = line.strip_prefix('#') {
+            let (word, rest) = split_word(directive.trim_start());
+            let is_guard = word == "define" && undefined == Some(split_word(rest).0);
+            match word {
+                "if" | "ifdef" | "ifndef" => guards.push(false),
+                "endif" => drop(guards.pop()),
+                "include" => {
+                    let is_conditional = is_comment || guards.contains(&false);
+                    found.extend(include(rest, is_conditional));
+                }
+                // Of a guard there is one branch.
+                "else" | "elif" | "define" => {
+                    if let Some(last) = guards.last_mut() {
+                        *last = is_guard || *last && word == "define";
+                    }
+                }
+                _ => {}
+            }
+            undefined = asked_to_be_undefined(word, rest);
+        }
+        is_comment = match (line.rfind("/*"), line.rfind("*/")) {
+            (Some(opened), closed) => closed.is_none_or(|closed| closed < opened),
+            (None, Some(_)) => false,
+            (None, None) => is_comment,
         };
-        let (name, _) = rest[1..].split_once(close)?;
-        Some((name.to_owned(), is_quoted))
+    }
+    found
+}
+
+/// `"NAME"` or `<NAME>`.
+fn include(rest: &str, is_conditional: bool) -> Option<Include> {
+    let (close, is_quoted) = match rest.chars().next()? {
+        '"' => ('"', true),
+        '<' => ('>', false),
+        _ => return None,
     };
-    text.lines().filter_map(name).collect()
+    let (name, _) = rest[1..].split_once(close)?;
+    Some(Include {
+        name: name.to_owned(),
+        is_quoted,
+        is_conditional,
+    })
+}
+
+/// The name of `#ifndef NAME` or `#if !defined(NAME)`.
+fn asked_to_be_undefined<'a>(word: &str, rest: &'a str) -> Option<&'a str> {
+    let name = match word {
+        "ifndef" => rest,
+        "if" => {
+            let rest = rest.strip_prefix('!')?.trim_start();
+            let rest = rest.strip_prefix("defined")?.trim_start();
+            rest.strip_prefix('(').unwrap_or(rest).trim_start()
+        }
+        _ => return None,
+    };
+    Some(split_word(name).0)
+}
+
+/// A leading word, and what follows it after blanks.
+fn split_word(text: &str) -> (&str, &str) {
+    let is_of_word = |c: char| c.is_alphanumeric() || c == '_';
+    let end = text.find(|c| !is_of_word(c)).unwrap_or(text.len());
+    (&text[..end], text[end..].trim_start())
 }
 
 #[cfg(test)]
@@ -239,5 +315,41 @@ mod tests {
         let closure = SourceClosure::read(&folder.path().join("main.cu"), &[]).unwrap();
         let reason = closure.by_directive().unwrap_err();
         assert!(reason.starts_with("`x.h` is "), "{reason}");
+    }
+
+    #[test]
+    fn only_includes_under_no_condition_must_be_there() {
+        let text = r#"
+#ifndef GUARD_H
+#define GUARD_H
+#include "always.h"
+#ifdef __HIP__
+#  include "hip.h"
+#else
+#  include "cuda.h"
+#endif
+/* was
+#include "old.h"
+*/
+#include <system.h>
+#endif
+#if !defined(OTHER)
+#include "of_other.h"
+#endif
+"#;
+        let found = directives(text).into_iter();
+        let found: Vec<_> = found.map(|one| (one.name, one.is_conditional)).collect();
+        let expected = [
+            ("always.h", false),
+            ("hip.h", true),
+            ("cuda.h", true),
+            ("old.h", true),
+            ("system.h", false),
+            ("of_other.h", true),
+        ];
+        assert_eq!(found, expected.map(|(name, is)| (name.to_owned(), is)));
+        // Another branch is no part of a guard.
+        let text = "#ifndef A\n#define A\n#else\n#include \"a.h\"\n#endif";
+        assert!(directives(text)[0].is_conditional);
     }
 }

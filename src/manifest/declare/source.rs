@@ -33,7 +33,14 @@ pub(super) fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<
     let cuda = section.take(cx, "cuda");
     let c = section.take(cx, "c");
     let include = section.take(cx, "include");
-    let folders = include.map_or_else(Vec::new, |node| include_folders(cx, node));
+    let folders = include.map_or_else(Vec::new, |node| path_list(cx, node, "include"));
+    // A run's folder has copies of the files that are included, and not each folder.
+    if section.table.get(DIGESTS).is_none() {
+        for folder in &folders {
+            is_folder(cx, folder.at, &folder.value);
+        }
+    }
+    let folders: Vec<PathBuf> = folders.into_iter().map(|folder| folder.value).collect();
     let (node, key) = match (cuda, c) {
         (Some(node), None) => (node, "cuda"),
         (None, Some(node)) => (node, "c"),

@@ -133,3 +133,35 @@ fn results_of_an_edited_backend_are_not_reused() {
     let mut edited = rows.iter().filter(|(backend, _)| backend == "other_c");
     assert!(edited.all(|(_, taken)| !taken), "{rows:?}");
 }
+
+/// A kernel includes a file where a condition holds: the compiler says whether it is needed, and a
+/// file that appears is part of the kernel.
+#[test]
+fn an_include_under_a_condition_need_not_be_there() {
+    let folder = two_backends();
+    let optional = |condition: &str| {
+        let own = fs::read_to_string(folder.path("add.c")).unwrap();
+        let own = own.replace("sum.h", "other.h");
+        let text = format!("#if {condition}\n#include \"optional.h\"\n#endif\n{own}");
+        fs::write(folder.path("other.c"), text).unwrap();
+    };
+    optional("__has_include(\"optional.h\")");
+    sweeper(&folder, &RUN);
+    fs::write(folder.path("optional.h"), "// nothing\n").unwrap();
+    let planned = sweeper(&folder, &["plan", "add.toml", "--device", "cpu"]);
+    assert!(planned.contains("backend.other_c.digests"), "{planned}");
+    fs::remove_file(folder.path("optional.h")).unwrap();
+    optional("1");
+    let said = text(&folder.sweeper(&RUN));
+    assert!(said.contains("optional.h"), "{said}");
+    let runs = run_folders(&folder);
+    let records = runs
+        .iter()
+        .map(|run| fs::read_to_string(run.join("records.csv")).unwrap());
+    let failed = records.map(|records| {
+        let [status, reason] = ["status", "reason"].map(|name| column(&records, name));
+        let mut rows = status.iter().zip(&reason);
+        rows.any(|(status, reason)| status == "compile_error" && reason.contains("optional.h"))
+    });
+    assert_eq!(failed.filter(|failed| *failed).count(), 1);
+}
