@@ -304,7 +304,8 @@ fn label_ends(picture: &mut Picture, plot: &Plot, series: &[&Series]) {
     for ((x, y, one), place) in ends.into_iter().zip(places) {
         let start = plot.right + 7.0;
         if x < plot.right - 12.0 || (place - y).abs() > 1.5 {
-            let ink = Ink::line(page::colour(one.style), 0.4);
+            // Dotted: a whole line looks like data.
+            let ink = Ink::line(page::colour(one.style), 0.4).with_dash([0.8, 1.6]);
             let path: Vec<Segment> = open([(x + 2.5, y), (start - 1.5, place)]);
             picture.path(path, ink);
         }

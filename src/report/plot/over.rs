@@ -177,7 +177,7 @@ pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Drawn> {
         // The semi-CRF guide's formula calls a millionth of 2^30 bytes a kilobyte, which it is not.
         let amount = match memory {
             Some(memory) => bytes / GB * 1e6 / product_of(entry, memory.factors)?,
-            None => bytes / 1e6,
+            None => bytes / f64::from(1 << 20),
         };
         LogInterval::exact(amount)
     };
@@ -192,7 +192,7 @@ pub(super) fn memory_efficiency(slice: &Slice<'_>) -> Option<Drawn> {
         }
         None => (
             format!("Peak memory over {}", layout.label(&axis)),
-            "peak (MB)".to_owned(),
+            "peak (MiB)".to_owned(),
         ),
     };
     let about = About {
