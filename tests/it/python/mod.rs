@@ -66,14 +66,15 @@ fn copied() -> Place {
     place
 }
 
-/// All files below a folder, with the times when they were last written.
+/// All files below a folder, with the times when they were last written. Not locks, which some
+/// versions of PyTorch write each time.
 fn files(folder: &Path) -> BTreeSet<(PathBuf, SystemTime)> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let held = entry.metadata().unwrap();
         if held.is_dir() {
             found.extend(files(&entry.path()));
-        } else {
+        } else if entry.path().extension().is_none_or(|kind| kind != "lock") {
             found.insert((entry.path(), held.modified().unwrap()));
         }
     }
