@@ -1,5 +1,5 @@
 //! Where the buffers of a program lie in memory that all programs share, and the bands around those
-//! of a program with kernels of the user: what such a kernel writes beside a buffer shows there.
+//! of a program with kernels of the user: a write of such a kernel beside a buffer shows there.
 
 use std::fmt;
 use std::ops::Range;

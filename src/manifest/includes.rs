@@ -77,7 +77,7 @@ impl SourceClosure {
                 None if is_quoted && !is_conditional => {
                     self.missing.push((name, written.clone()));
                 }
-                // Headers of the language or of the system; what the compiler may skip.
+                // Headers of the system, and includes that the compiler may skip.
                 None => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Where the right outputs of a block come from, and what asking for them takes.
+//! Where the right outputs of a block come from, and the operations or the program that give them.
 
 use std::sync::{Mutex, PoisonError};
 

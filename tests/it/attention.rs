@@ -113,7 +113,7 @@ fn only_few_tiles_of_several_keys_are_shared() {
     }
 }
 
-/// Scores by the key's place among `keys`, without what is random in them.
+/// Scores by the key's place among `keys`, without their random part.
 type ByPlace = fn(key: usize, keys: usize) -> f32;
 
 /// Scores whose greatest comes late or early. Weights relative to the small ones overflow.

@@ -268,7 +268,7 @@ impl<'a> BlockContext<'a> {
         device: &mut dyn Device,
     ) -> Result<(), Outcome> {
         let outputs = device.results(prepared, specs).map_err(failed)?;
-        // Inputs are made whole whatever the outputs are: other programs get the same.
+        // Inputs are restored even where outputs are wrong: other programs read them.
         let trespass = match is_users {
             true => trespass::complaint(prepared, &self.instance.inputs, device),
             false => Ok(None),

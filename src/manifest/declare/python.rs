@@ -9,7 +9,7 @@ use super::Names;
 use super::backend::words;
 use super::python_arguments::{Reader, literal};
 use super::render::DIGESTS;
-use super::source::{is_folder, path_list};
+use super::source::folders;
 use crate::declared::python::declaration::{
     ArrayLibrary, InterpreterPlace, Load, PythonDeclaration, PythonSource,
 };
@@ -61,14 +61,8 @@ pub(super) fn settings(cx: &mut Context<'_>, root: &mut Section<'_>) -> PythonSe
         settings.exe = exe_in(cx, path).to_string_lossy().into_owned();
     }
     if let Some(node) = section.take(cx, "path") {
-        let folders = path_list(cx, node, "path");
         // A run's folder has copies of the modules; their own folders may be gone.
-        if !has_copies(root) {
-            for folder in &folders {
-                is_folder(cx, folder.at, &folder.value);
-            }
-        }
-        settings.folders = folders.into_iter().map(|folder| folder.value).collect();
+        settings.folders = folders(cx, node, "path", !has_copies(root));
     }
     section.finish(cx, &[]);
     settings

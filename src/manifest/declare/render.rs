@@ -275,7 +275,7 @@ fn copies(cx: &mut Context<'_>, entry: &Entry) -> Option<(Keys, Vec<DeclaredFile
         .find_map(|key| Some((key, &table.get(key)?.value)))?;
     let include = table.get("include");
     let folders = include.map_or_else(Vec::new, |entry| {
-        super::source::include_folders(cx, &entry.value)
+        super::source::folders(cx, &entry.value, "include", false)
     });
     let path = cx.path(node, key)?;
     let path = cx.in_folder(node.at, &path);

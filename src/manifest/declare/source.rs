@@ -6,7 +6,7 @@ use super::render::DIGESTS;
 use crate::declared::declaration::{DeclaredFile, DeclaredLanguage};
 use crate::manifest::diagnostics::Code;
 use crate::manifest::includes::SourceClosure;
-use crate::manifest::section::{Context, Section, Spanned};
+use crate::manifest::section::{Context, Section};
 use crate::manifest::text::At;
 use crate::manifest::tree::Node;
 use crate::manifest::variables;
@@ -33,14 +33,9 @@ pub(super) fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<
     let cuda = section.take(cx, "cuda");
     let c = section.take(cx, "c");
     let include = section.take(cx, "include");
-    let folders = include.map_or_else(Vec::new, |node| path_list(cx, node, "include"));
     // A run's folder has copies of the files that are included, and not each folder.
-    if section.table.get(DIGESTS).is_none() {
-        for folder in &folders {
-            is_folder(cx, folder.at, &folder.value);
-        }
-    }
-    let folders: Vec<PathBuf> = folders.into_iter().map(|folder| folder.value).collect();
+    let is_copy = section.table.get(DIGESTS).is_some();
+    let folders = include.map_or_else(Vec::new, |node| folders(cx, node, "include", !is_copy));
     let (node, key) = match (cuda, c) {
         (Some(node), None) => (node, "cuda"),
         (None, Some(node)) => (node, "c"),
@@ -126,12 +121,6 @@ fn closure(
     Some(closure)
 }
 
-/// The folders of `include`.
-pub(super) fn include_folders(cx: &mut Context<'_>, node: &Node) -> Vec<PathBuf> {
-    let folders = path_list(cx, node, "include").into_iter();
-    folders.map(|folder| folder.value).collect()
-}
-
 /// True for a folder that is there; any other is reported at its place.
 pub(super) fn is_folder(cx: &mut Context<'_>, at: At, folder: &Path) -> bool {
     // The folder of a manifest in the current one has an empty path.
@@ -144,23 +133,26 @@ pub(super) fn is_folder(cx: &mut Context<'_>, at: At, folder: &Path) -> bool {
     is_there
 }
 
-/// Folders, relative to the manifest.
-pub(super) fn path_list(
+/// The folders of a key, relative to the manifest; those that are not there are reported where they
+/// must be.
+pub(super) fn folders(
     cx: &mut Context<'_>,
     node: &Node,
     key: &'static str,
-) -> Vec<Spanned<PathBuf>> {
-    let folders = cx.words(node, key).unwrap_or_default();
+    must_be_there: bool,
+) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for folder in &folders {
-        let text = variables::expand(&folder.value, &cx.sources.environment);
-        match text {
-            Ok(text) => found.push(Spanned {
-                value: cx.in_folder(folder.at, text.as_ref()),
-                at: folder.at,
-            }),
+    for word in cx.words(node, key).unwrap_or_default() {
+        match variables::expand(&word.value, &cx.sources.environment) {
+            Ok(text) => {
+                let folder = cx.in_folder(word.at, text.as_ref());
+                if must_be_there {
+                    is_folder(cx, word.at, &folder);
+                }
+                found.push(folder);
+            }
             Err(unset) => {
-                let at = cx.texts.inside(folder.at, &folder.value, unset.span);
+                let at = cx.texts.inside(word.at, &word.value, unset.span);
                 cx.report(Code::Variable, at, unset.message)
                     .help("give a default: `${NAME:-default}`");
             }

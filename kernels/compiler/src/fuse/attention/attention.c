@@ -4,9 +4,9 @@
 // packed once, transposed: a vector has sixteen of the block's rows. It goes over tiles of the
 // other operands, keys or queries, which are read as they lie. Weighted values are kept relative to
 // a score that is at most 2^16 below the greatest one so far (online softmax: Milakov and
-// Gimelshein, 2018): most tiles need not scale what there is. Gradients compute the weights again
+// Gimelshein, 2018): most tiles need not scale earlier sums. Gradients compute the weights again
 // from the logarithms of their sums (Dao et al., "FlashAttention", 2022). Scores are exponents of
-// 2. Sums are added in one order, whatever the number of threads.
+// 2. Sums are added in one order, for any number of threads.
 //
 // DEPTH and WIDTH are columns of queries and keys, and of values, up to a multiple of a vector.
 #include "cpu.h"
@@ -68,7 +68,7 @@ static Rows whole_vectors(Rows from, int64_t count, int64_t columns, int padded,
     return (Rows){copy, padded};
 }
 
-// 2^x for x below 127, to 2 units in the last place; below -100, 2^-100: beside weights that matter
+// 2^x for x below 127, to 3 units in the last place; below -100, 2^-100: beside weights that matter
 // this is 0, and products with it are normal numbers. The polynomial is the one of its degree that
 // is closest to 2^r, relatively (Remez): 7.5e-8. 2^0 is 1 + 2^-23.
 INLINE vf weight_of(vf x) {
@@ -83,9 +83,9 @@ INLINE vf weight_of(vf x) {
     return (vf)((vi)p + ((vi)shifted << 23));
 }
 
-// What is done to products while they are in registers.
+// The epilogue of products, which are in registers.
 typedef enum {
-    // They are added to what is in memory.
+    // They are added to sums in memory.
     ADD,
     // Forward: scores become weights relative to a reference of each query; they are summed up, and
     // the greatest scores kept.
@@ -168,7 +168,7 @@ INLINE void block_products(const Tile *tile, int count, int vectors, int64_t row
         UNROLL for (int v = 0; v < vectors; v++) v_store(to + r * to_row + v * LANES, sum[r][v]);
 }
 
-// The same of all rows, eight at a time.
+// Products of all rows, eight at a time.
 INLINE void column_products(const Tile *tile, int64_t rows, int vectors, int64_t column, int64_t inner, const float *a,
                             int64_t a_row, int64_t a_column, Rows b, float *to, int64_t to_row) {
     int64_t r = 0;
@@ -214,7 +214,7 @@ static void put_scaled(float *to, const float *rows, int64_t count, int64_t colu
     put(to, rows, count, columns, padded, factors);
 }
 
-// What a block keeps of its queries.
+// The running softmax of a block's queries.
 typedef struct {
     // Weights are relative to it, which is at most 2^16 below the greatest score so far.
     float reference[ROWS];
@@ -326,7 +326,7 @@ static void add_parts(float *to, const float *sums, int64_t parts, const Head *h
 
 // All gradients: five products. `parts` blocks share the keys of a head, ROWS in turn. What the
 // keys of a block add to the gradient by queries is in scratch memory; the block of a head that is
-// done last, by a count, adds up what all of them have. Counts are zeros before.
+// done last, by a count, adds all of them up. Counts are zeros before.
 KERNEL(attention_grad, args, block) {
     const int written = 6 + WRITES_GRAD_Q + WRITES_GRAD_K + WRITES_GRAD_V, at = written + WRITES_GRAD_Q;
     // After the scale: sizes, and steps of four operands.

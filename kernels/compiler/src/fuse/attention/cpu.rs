@@ -54,7 +54,7 @@ pub(super) fn words(call: &Call) -> Words {
     }
 }
 
-/// Blocks that share the keys of a head, whatever the number of threads; none forward.
+/// Blocks that share the keys of a head, for any number of threads; none forward.
 pub(super) fn parts(call: &Call) -> Option<usize> {
     let tiles = call.keys.div_ceil(ROWS);
     (call.form() == Form::Grad).then(|| BUSY_BLOCKS.div_ceil(call.heads()).min(tiles))
