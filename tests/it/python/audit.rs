@@ -75,6 +75,39 @@ fn a_function_bound_by_memory_is_not_taken_for_one_that_keeps_results() {
     }
 }
 
+/// An allocator may find memory for known inputs, and have none left for others: as here, where it
+/// gives all of it back to the system for inputs at a new address.
+#[test]
+fn page_faults_on_new_inputs_are_no_sign_of_kept_results() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let place = products(
+        "\
+import ctypes
+import numpy
+
+LIBC = ctypes.CDLL(None)
+# From here on, blocks of this size are no mappings of their own.
+numpy.ones(1 << 21)
+seen = set()
+
+def product(w, x):
+    if w.ctypes.data not in seen:
+        seen.add(w.ctypes.data)
+        LIBC.malloc_trim(0)
+    return (w + w) @ x / 2
+",
+        "",
+    );
+    let (n, state) = (
+        "--set=case.products.grid.n=1000",
+        "--set=measure.l2=\"hot\"",
+    );
+    let ran = place.sweeper(&["run", "m.toml", n, state]);
+    assert_eq!(code(&ran), 0, "{}", text(&ran));
+}
+
 #[test]
 fn a_function_of_jax_that_is_bound_by_memory_keeps_no_results_either() {
     if !has_package("jax", "jax") {

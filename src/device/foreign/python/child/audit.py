@@ -15,8 +15,14 @@ overwritten with their own bits here, so that caches, and the copies of lines th
 alike. Known inputs then differ from others in nothing but properties by which results can be kept:
 objects, addresses, versions and contents are those of the samples. A function that keeps results is
 fast on known inputs, whichever of these it looks at, and slow or wrong on others.
+
+Calls also differ in where the allocator finds memory for results: pages that it gave back to the
+system are mapped again, in the call. Which kind of call that hits is a matter of sizes and order, so
+it may hit those on other inputs alone. Where it does, free memory is given back before every call.
 """
 
+import ctypes
+import resource
 import statistics
 import time
 
@@ -60,6 +66,8 @@ class Tries:
         self.known = []
         self.kept = []
         self.kept_bytes = 0
+        # Whether free memory is given back to the system before each timed call.
+        self.trims = False
 
     @property
     def has_room(self):
@@ -86,17 +94,38 @@ class Tries:
         """Times a call on other inputs, and where it was slow one on those that it knows, with the
         arguments that it had in its samples."""
         self.keep(other)
+        elapsed, faults_unseen = self._time(program, clock, held, lambda: program.use(other))
+        self.unseen.append(elapsed)
+        if self.is_as_fast:
+            return
+        elapsed, faults_known = self._time(program, clock, held, lambda: program.resume(held))
+        self.known.append(elapsed)
+        if faults_unseen > faults_known and not self.trims:
+            self.trims = trim()
+
+    def _time(self, program, clock, held, take):
+        """The time of a call on the arguments that `take` gives it, and its page faults."""
         if self.slowest_ns < SHORT_NS:
             program.resume(held)
             clock.span(program, 1)
-        program.use(other)
+        take()
         program.rewrite()
-        self.unseen.append(clock.span(program, 1)[0])
-        if self.is_as_fast:
-            return
-        program.resume(held)
-        program.rewrite()
-        self.known.append(clock.span(program, 1)[0])
+        if self.trims:
+            trim()
+        before = page_faults()
+        elapsed, _ = clock.span(program, 1)
+        return elapsed, page_faults() - before
+
+
+def page_faults():
+    """Page faults of this process so far, without those that read a disk."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def trim():
+    """Gives memory that is free back to the system; whether the allocator can do that."""
+    give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return give_back is not None and bool(give_back(0))
 
 
 def audit(program, clock, given, timed, tries):
