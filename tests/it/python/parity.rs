@@ -8,8 +8,8 @@ use crate::support::has_package;
 /// Medians of a long call differ by less than this part.
 const MOST: f64 = 0.005;
 
-/// Means of a short one over 32 places in memory, which make its time differ by 1.5 %. Places of
-/// one process are neighbours: on an H200 means were up to 2.7 % apart
+/// Means of a short one over 32 places in memory, which make its time differ by 1.5 %. Even two
+/// processes with one launcher and one pair of tensors were up to 2.3 % apart
 /// (docs/performance/engine.md).
 const MOST_OF_SHORT: f64 = 0.04;
 
