@@ -35,12 +35,9 @@ MOST_CALLS = 24
 CALLS_AT_ONCE = 4
 PAUSE_S = 0.01
 
-# A call may take this much longer than those on known inputs, and so many times as long: on a CPU
-# of which other processes have a share, products of some MB that keep nothing took up to 1.4 times as
-# long on new inputs, in the least of 24 calls. A function that keeps results saves nearly all.
+# A call may take this much longer than those on known inputs, and this part of them.
 SLACK_NS = 5e3
-SLACK_OF_DEVICE = 1.1
-SLACK_OF_CPU = 1.5
+SLACK = 1.1
 
 # From so many calls on known inputs on, their median says how long one takes: a single one may
 # have been interrupted for as long as a function that keeps results saves.
@@ -63,9 +60,8 @@ class Tries:
     knows. Of the first the least counts, of the others the median, or the slowest sample: a
     function that does its work is as fast on all, and one call of many is undisturbed."""
 
-    def __init__(self, slowest_ns, is_device):
+    def __init__(self, slowest_ns):
         self.slowest_ns = slowest_ns
-        self.slack = SLACK_OF_DEVICE if is_device else SLACK_OF_CPU
         self.unseen = []
         self.known = []
         self.kept = []
@@ -92,7 +88,7 @@ class Tries:
     @property
     def is_as_fast(self):
         """Whether a call on new inputs took no longer."""
-        return min(self.unseen) <= self.slack * self.usual_ns + SLACK_NS
+        return min(self.unseen) <= SLACK * self.usual_ns + SLACK_NS
 
     def call(self, program, clock, held, other):
         """Times a call on other inputs, and where it was slow one on those that it knows, with the

@@ -141,9 +141,7 @@ class Server:
         if request.get("timed") is not None:
             timed = {key: framework.of(held) for key, held in tensors.read(request["timed"]).items()}
         # With inputs of a user's function, each request is one more turn.
-        if program.tries is None:
-            program.tries = audit.Tries(request["slowest_ns"], self.clock.is_device)
-        tries = program.tries
+        tries = program.tries = program.tries or audit.Tries(request["slowest_ns"])
         outputs = audit.audit(program, self.clock, given, timed, tries)
         tensors.write(request["results"], outputs)
         least_ns = min(tries.unseen)
