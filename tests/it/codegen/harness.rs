@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use sweeper_compiler::codegen::{self, Generated};
+use sweeper_compiler::graph::op::{Reduction, Unary};
 use sweeper_compiler::nest::{
-    Alignment, Bounds, CrossBlock, Extents, Launch, Memory, Nest, Stride, Value,
+    Alignment, Bounds, CrossBlock, Extents, Launch, Memory, Nest, Over, Stride, Value, ValueId,
 };
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{
@@ -64,6 +65,10 @@ impl Place {
         }
     }
 }
+
+/// What a sum over rows or over all may be off by more than other values, as a part of the sum of its
+/// terms' magnitudes: where terms of both signs cancel, the sum itself is no measure.
+const CANCELLATION_TOLERANCE: f64 = 1e-6;
 
 /// A nest with sizes and data.
 #[derive(Clone, Debug)]
@@ -446,6 +451,43 @@ impl Case {
         expected
     }
 
+    /// The sums of the terms' magnitudes, for operands that have sums over rows or over all.
+    fn magnitudes(
+        &self,
+        prefix: &str,
+        launch: &Launch,
+        parts: usize,
+        inputs: &Tensors,
+    ) -> Vec<Option<interpret::Elements>> {
+        let mut case = self.clone();
+        let mut are_sums = vec![false; self.nest.operands.len()];
+        for store in &mut case.nest.stores {
+            let values = &mut case.nest.values;
+            let Value::Reduce {
+                reduction: Reduction::Sum,
+                over: over @ (Over::Rows | Over::All),
+                of,
+            } = values[store.value.0]
+            else {
+                continue;
+            };
+            are_sums[store.operand.0] = true;
+            values.push(Value::Unary(Unary::Abs, of));
+            values.push(Value::Reduce {
+                reduction: Reduction::Sum,
+                over,
+                of: ValueId(values.len() - 1),
+            });
+            store.value = ValueId(values.len() - 1);
+        }
+        if !are_sums.contains(&true) {
+            return vec![None; are_sums.len()];
+        }
+        let sums = case.meaning(prefix, launch, parts, inputs);
+        let sums = sums.into_iter().zip(are_sums);
+        sums.map(|(sums, is_sum)| is_sum.then_some(sums)).collect()
+    }
+
     /// Compares the existing outputs with the meaning of the nest for these inputs.
     pub(super) fn judge(
         &self,
@@ -456,6 +498,7 @@ impl Case {
         what: &dyn Fn() -> String,
     ) {
         let expected = self.meaning(prefix, launch, parts, inputs);
+        let magnitudes = self.magnitudes(prefix, launch, parts, inputs);
         for store in &self.nest.stores {
             let at = store.operand.0;
             let Some(got) = outputs.get(&format!("{prefix}{}", self.name(at))) else {
@@ -477,7 +520,11 @@ impl Case {
                 .sum::<f64>()
                 / expected[at].len() as f64;
             for (place_of, (got, expected)) in got.iter().zip(&expected[at]).enumerate() {
-                let close = (got - expected).abs() <= tolerance * (expected.abs() + scale + 1.0)
+                let allowed = tolerance * (expected.abs() + scale + 1.0)
+                    + magnitudes[at]
+                        .as_ref()
+                        .map_or(0.0, |sums| CANCELLATION_TOLERANCE * sums[place_of]);
+                let close = (got - expected).abs() <= allowed
                     || got == expected
                     || got.is_nan() && expected.is_nan();
                 assert!(
@@ -501,7 +548,7 @@ impl Case {
         let is_sum = matches!(
             self.nest.values[store.value.0],
             Value::Reduce {
-                reduction: sweeper_compiler::graph::op::Reduction::Sum,
+                reduction: Reduction::Sum,
                 ..
             }
         );

@@ -5,7 +5,8 @@ use std::path::Path;
 use proptest::prelude::*;
 use sweeper_compiler::codegen::{self, Generated};
 use sweeper_compiler::nest::{
-    Alignment, Binary, Bounds, CrossBlock, Launch, Nest, Over, Reduction, Unary, Value, ValueId,
+    Alignment, Binary, Bounds, CrossBlock, Launch, Nest, Over, Reduction, Stride, Unary, Value,
+    ValueId,
 };
 use sweeper_program::{Dtype, Program, Target};
 
@@ -164,6 +165,24 @@ proptest! {
         if shim::is_here() {
             case.check(Place::Shim(Mode::Fast));
         }
+    }
+}
+
+/// Equal terms are rounded alike: roundings add up while terms of both signs cancel. Rows of the
+/// loaded operand are one row here, repeated.
+#[test]
+fn sums_of_repeated_terms_that_cancel_are_as_exact_as_their_terms() {
+    let mut b = nests::Build::new("total", 2);
+    let x = b.load(&[Stride::Dynamic, Stride::Broadcast, Stride::Unit]);
+    let erf = b.unary(Unary::Erf, x);
+    let part = b.constant(0.75);
+    let terms = b.binary(Binary::Mul, part, erf);
+    let total = b.sum(Over::All, terms);
+    b.store(&[Stride::Broadcast; 3], total);
+    let case = Case::new(b.0, &[2, 20], 1025);
+    case.check(CPU);
+    if shim::is_here() {
+        case.check(Place::Shim(Mode::Fast));
     }
 }
 
