@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use sweeper::compile::Bounds;
@@ -22,11 +23,26 @@ use sweeper_program::{
 
 use super::support::{nvrtc, program, skip};
 
+/// The GPU of this process's tests: most share it, and tests that judge times have it alone.
+static GPU: RwLock<()> = RwLock::new(());
+
 /// Why there is no GPU, unless there is one; fails where one is required.
-pub(crate) fn missing() -> Option<String> {
+fn missing() -> Option<String> {
     let reason = identity::all().err()?;
     skip("cuda", &reason);
     Some(reason)
+}
+
+/// The GPU, shared with other tests until the guard is dropped, if there is one.
+pub(crate) fn gpu() -> Option<RwLockReadGuard<'static, ()>> {
+    let is_here = missing().is_none();
+    is_here.then(|| GPU.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The GPU for this test alone, if there is one: functions in Python are judged by their times too.
+pub(crate) fn gpu_alone() -> Option<RwLockWriteGuard<'static, ()>> {
+    let is_here = missing().is_none();
+    is_here.then(|| GPU.write().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Runs the program, whose kernel cache is in the folder, too.
@@ -71,9 +87,7 @@ fn without_a_driver_it_is_said_what_is_missing() {
 
 #[test]
 fn copies_are_right_and_repeat_bit_by_bit() {
-    if missing().is_some() {
-        return;
-    }
+    let Some(_gpu) = gpu() else { return };
     for l2 in ["cold", "clean", "hot"] {
         let folder = tempfile::tempdir().unwrap();
         let more = format!("l2 = \"{l2}\"\nmode = [\"launch\", \"graph\"]\n");
@@ -285,9 +299,7 @@ fn spec(name: &str, dtype: Dtype) -> TensorSpec {
 
 #[test]
 fn steps_do_what_programs_say() {
-    if missing().is_some() {
-        return;
-    }
+    let Some(_gpu) = gpu() else { return };
     let states = [CacheState::Hot, CacheState::Cold, CacheState::Clean];
     let ways = states.map(|cache| [false, true].map(|graph| (cache, graph)));
     for (cache, graph) in ways.into_iter().flatten() {
@@ -353,9 +365,7 @@ const HALF: usize = 1 << 19;
 
 #[test]
 fn steps_of_a_graph_wait_for_the_data_that_they_share() {
-    if missing().is_some() {
-        return;
-    }
+    let Some(_gpu) = gpu() else { return };
     let mut device = Cuda::open(0, CacheState::Hot).unwrap();
     device.bind(&Tensors::new()).unwrap();
     for order in [Order::InTurn, Order::ByData] {
@@ -382,9 +392,7 @@ fn steps_of_a_graph_wait_for_the_data_that_they_share() {
 
 #[test]
 fn a_kernel_for_another_gpu_is_refused_with_the_reason() {
-    if missing().is_some() {
-        return;
-    }
+    let Some(_gpu) = gpu() else { return };
     let mut device = Cuda::open(0, CacheState::Cold).unwrap();
     device.bind(&inputs()).unwrap();
     let own = device.identity().details["arch"].clone();
@@ -401,9 +409,7 @@ fn a_kernel_for_another_gpu_is_refused_with_the_reason() {
 
 #[test]
 fn many_launches_are_timed_without_a_gate_unless_they_are_a_graph() {
-    if missing().is_some() {
-        return;
-    }
+    let Some(_gpu) = gpu() else { return };
     for graph in [false, true] {
         let mut device = Cuda::open(0, CacheState::Cold).unwrap();
         device.bind(&inputs()).unwrap();
@@ -435,9 +441,7 @@ fn many_launches_are_timed_without_a_gate_unless_they_are_a_graph() {
 
 #[test]
 fn all_devices_share_a_run() {
-    if missing().is_some() {
-        return;
-    }
+    let Some(_gpu) = gpu() else { return };
     let count = identity::all().unwrap().len();
     let folder = tempfile::tempdir().unwrap();
     let manifest = manifest("").replace("use = \"cuda\"", "use = \"cuda:all\"");
@@ -454,9 +458,7 @@ fn all_devices_share_a_run() {
 
 #[test]
 fn every_type_is_filled_and_copied() {
-    if missing().is_some() {
-        return;
-    }
+    let Some(_gpu) = gpu() else { return };
     let mut device = Cuda::open(0, CacheState::Hot).unwrap();
     device.bind(&Tensors::new()).unwrap();
     for dtype in [Dtype::Bf16, Dtype::F32, Dtype::F64, Dtype::I32, Dtype::I64] {
@@ -484,9 +486,7 @@ fn every_type_is_filled_and_copied() {
 
 #[test]
 fn refusals_leave_the_device_at_work() {
-    if missing().is_some() {
-        return;
-    }
+    let Some(_gpu) = gpu() else { return };
     let mut device = Cuda::open(0, CacheState::Cold).unwrap();
     device.bind(&inputs()).unwrap();
     let mut too_few = looped(1.0);
@@ -544,9 +544,7 @@ fn a_stray_write_in_this_process() {
 
 #[test]
 fn a_stray_write_loses_the_device() {
-    if missing().is_some() {
-        return;
-    }
+    let Some(_gpu) = gpu() else { return };
     let name = "cuda::a_stray_write_in_this_process";
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--ignored", "--nocapture"])

@@ -105,9 +105,9 @@ fn results_of_one_program_are_none_of_the_next() {
 
 #[test]
 fn on_a_gpu_every_fault_costs_its_own_row() {
-    if super::cuda::missing().is_some() {
+    let Some(_gpu) = super::cuda::gpu() else {
         return;
-    }
+    };
     let rows = run("cuda", &["--set", "measure.mode=launch,graph"]);
     for mode in ["launch", "graph"] {
         let own = rows.iter().filter(|row| row["mode"] == mode);

@@ -225,9 +225,7 @@ mode    = ["launch", "graph"]
 
 #[test]
 fn programs_of_many_launches_conform_on_a_gpu() {
-    if cuda::missing().is_some() {
-        return;
-    }
+    let Some(_gpu) = cuda::gpu() else { return };
     let cases = registry::operations().map(|workload| {
         let name = workload.info().name;
         format!("[case.{name}]\nworkload = \"{name}\"\nbackends = {BACKENDS:?}\n")

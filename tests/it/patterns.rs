@@ -395,9 +395,9 @@ l2      = "hot"
 
 #[test]
 fn patterns_conform_on_a_gpu_in_the_precision_that_was_asked_for() {
-    if crate::cuda::missing().is_some() {
+    let Some(_gpu) = crate::cuda::gpu() else {
         return;
-    }
+    };
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("m.toml"), ON_A_GPU).unwrap();
     let output = crate::cuda::sweeper(folder.path(), &["run", "m.toml", "--output-dir", "o"]);

@@ -66,8 +66,8 @@ impl Place {
     }
 }
 
-/// What a sum over rows or over all may be off by more than other values, as a part of the sum of its
-/// terms' magnitudes: where terms of both signs cancel, the sum itself is no measure.
+/// A sum over rows or over all may be off by this part of the sum of its terms' magnitudes, beyond
+/// what other values may: where terms of both signs cancel, the sum itself is no measure.
 const CANCELLATION_TOLERANCE: f64 = 1e-6;
 
 /// A nest with sizes and data.

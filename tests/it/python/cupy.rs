@@ -4,11 +4,14 @@
 use std::process::Command;
 
 use super::{copied, files, of_all_types, rows};
+use crate::cuda::gpu_alone;
 use crate::place::{code, text};
 use crate::support::{has_package, python};
 
-fn has_cupy() -> bool {
-    crate::cuda::missing().is_none() && has_package("cupy", "cupy-cuda13x")
+/// This machine's GPU for this test alone, if CuPy is here.
+fn gpu_of_cupy() -> Option<impl Drop> {
+    let gpu = gpu_alone()?;
+    has_package("cupy", "cupy-cuda13x").then_some(gpu)
 }
 
 const OK: [&str; 7] = [
@@ -44,9 +47,7 @@ const FAILING: [(&str, &str, &str); 13] = [
 
 #[test]
 fn functions_of_cupy_are_judged() {
-    if !has_cupy() {
-        return;
-    }
+    let Some(_gpu) = gpu_of_cupy() else { return };
     let folder = copied();
     let ran = folder.sweeper(&["run", "of_cupy.toml"]);
     assert_eq!(code(&ran), 4, "{}", text(&ran));
@@ -78,9 +79,7 @@ fn functions_of_cupy_are_judged() {
 
 #[test]
 fn arrays_of_cupy_have_the_types_of_the_manifest() {
-    if !has_cupy() {
-        return;
-    }
+    let Some(_gpu) = gpu_of_cupy() else { return };
     let asked = "import cupy, ml_dtypes; assert int(cupy.__version__.split('.')[0]) >= 14";
     let asked = Command::new(python()).args(["-c", asked]).output().unwrap();
     let place = of_all_types("of_cupy.py", asked.status.success());
@@ -90,9 +89,7 @@ fn arrays_of_cupy_have_the_types_of_the_manifest() {
 
 #[test]
 fn a_second_run_compiles_nothing_by_cupy() {
-    if !has_cupy() {
-        return;
-    }
+    let Some(_gpu) = gpu_of_cupy() else { return };
     let place = copied();
     let run = || {
         let which = "--set=case.affine.backends=[\"right\", \"into\", \"raw\"]";

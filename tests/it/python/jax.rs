@@ -5,6 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use super::{copied, files, of_all_types, rows};
+use crate::cuda::gpu_alone;
 use crate::place::{Place, code, text};
 use crate::support::{has_package, python, skip};
 
@@ -12,10 +13,11 @@ fn has_jax() -> bool {
     has_package("jax", "jax")
 }
 
-/// Whether JAX has this machine's GPU.
-fn has_gpu() -> bool {
-    if crate::cuda::missing().is_some() || !has_jax() {
-        return false;
+/// This machine's GPU for this test alone, if JAX has it.
+fn gpu_of_jax() -> Option<impl Drop> {
+    let gpu = gpu_alone()?;
+    if !has_jax() {
+        return None;
     }
     let asked = Command::new(python())
         .args(["-c", "import jax; jax.devices('gpu')"])
@@ -24,7 +26,7 @@ fn has_gpu() -> bool {
     if !asked.status.success() {
         skip("jax-cuda", "JAX has no plug-in for the GPU");
     }
-    asked.status.success()
+    asked.status.success().then_some(gpu)
 }
 
 const OK: [&str; 7] = [
@@ -105,7 +107,7 @@ fn functions_of_jax_are_judged_on_a_cpu() {
 
 #[test]
 fn functions_of_jax_are_judged_on_a_gpu() {
-    if has_gpu() {
+    if let Some(_gpu) = gpu_of_jax() {
         functions_are_judged("cuda");
     }
 }
@@ -118,7 +120,7 @@ fn arrays_of_jax_have_the_types_of_the_manifest() {
     let place = of_all_types("of_jax.py", true);
     let ran = place.sweeper(&["run", "m.toml", "--device=cpu"]);
     assert_eq!(code(&ran), 0, "{}", text(&ran));
-    if has_gpu() {
+    if let Some(_gpu) = gpu_of_jax() {
         let ran = place.sweeper(&["run", "m.toml", "--device=cuda"]);
         assert_eq!(code(&ran), 0, "{}", text(&ran));
     }
@@ -168,9 +170,7 @@ fn a_second_run_compiles_nothing_by_jax() {
 
 #[test]
 fn without_its_device_jax_is_unavailable() {
-    if !has_gpu() {
-        return;
-    }
+    let Some(_gpu) = gpu_of_jax() else { return };
     let place: Place = copied();
     let mut command =
         place.command(&["run", "of_jax.toml", "--device=cuda", "--case=matmul_chain"]);
