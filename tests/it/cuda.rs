@@ -35,14 +35,14 @@ fn missing() -> Option<String> {
 
 /// The GPU, shared with other tests until the guard is dropped, if there is one.
 pub(crate) fn gpu() -> Option<RwLockReadGuard<'static, ()>> {
-    let is_here = missing().is_none();
-    is_here.then(|| GPU.read().unwrap_or_else(PoisonError::into_inner))
+    let held = || GPU.read().unwrap_or_else(PoisonError::into_inner);
+    missing().is_none().then(held)
 }
 
 /// The GPU for this test alone, if there is one: functions in Python are judged by their times too.
 pub(crate) fn gpu_alone() -> Option<RwLockWriteGuard<'static, ()>> {
-    let is_here = missing().is_none();
-    is_here.then(|| GPU.write().unwrap_or_else(PoisonError::into_inner))
+    let held = || GPU.write().unwrap_or_else(PoisonError::into_inner);
+    missing().is_none().then(held)
 }
 
 /// Runs the program, whose kernel cache is in the folder, too.

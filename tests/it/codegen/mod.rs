@@ -18,8 +18,10 @@ use crate::support::golden;
 mod interpret;
 /// The CPU device.
 mod cpu;
-/// Running and comparing.
+/// Running.
 mod harness;
+/// Comparing with the interpreter.
+mod judge;
 /// Nests to run.
 mod nests;
 /// Several nests in one kernel.
