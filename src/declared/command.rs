@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use sweeper_program::Value;
 
-use super::declaration::{
-    CommandCheck, CommandDeclaration, CommandTime, FileDeclaration, MetricDeclaration,
-    MetricSource, OutputText,
+use super::command_declaration::{
+    CommandCheck, CommandDeclaration, CommandTime, MetricDeclaration, MetricSource, OutputText,
 };
+use super::declaration::FileDeclaration;
 use super::scope::{compile, number};
 use super::template::Template;
 use crate::expression::{Expression, Kind, Known, Operand, Scope};

@@ -9,10 +9,9 @@ use sha2::{Digest as _, Sha256};
 use sweeper_program::{Dtype, Language, Phase, Value};
 
 use super::check::{JudgeDeclaration, Reference, Tolerance};
-use super::command::SCRATCH_MARK;
+use super::command_declaration::CommandDeclaration;
 use super::python::declaration::PythonDeclaration;
 use crate::identity::Digest;
-use crate::row::metric::Better;
 
 /// A workload as a manifest extends or declares it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -244,134 +243,6 @@ pub struct KernelsDeclaration {
     pub libraries: Vec<String>,
 }
 
-/// A program that is started for each run. Texts have expressions of parameters and tuned values in
-/// braces, and `{scratch}`, a folder that is empty before each run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CommandDeclaration {
-    /// The program and its arguments, as they are written.
-    pub command: Vec<String>,
-    /// The program as it is started: a name or an absolute path, which is part of no identity.
-    pub program: String,
-    /// SHA-256 of the program's file, where it was found when the manifest was read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program_sha256: Option<String>,
-    /// Where it runs; part of no identity, unless it is [`SCRATCH_MARK`].
-    pub directory: String,
-    /// Variables of its environment, beside those of this process.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub environment: Vec<(String, String)>,
-    /// The file that it reads as standard input; none where it has an empty one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stdin: Option<String>,
-    /// Commands that run before each run, untimed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub prepare: Vec<Vec<String>>,
-    /// Exit statuses of success; 0 alone where none are said.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub exit: Vec<i32>,
-    /// Values that are read after each run.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub metrics: Vec<MetricDeclaration>,
-    /// The time of a run.
-    #[serde(default)]
-    pub time: CommandTime,
-    /// Condition of a run that counts as right.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub check: Option<CommandCheck>,
-}
-
-/// A value that is read after each run of a command.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MetricDeclaration {
-    /// Its name.
-    pub name: String,
-    /// Where it is read.
-    pub source: MetricSource,
-    /// Its unit, for people.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub unit: String,
-    /// Whether more is better; none where neither is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub better: Option<Better>,
-}
-
-/// Where the value of a metric is read.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MetricSource {
-    /// The last match of an expression in a text; its first group, or the whole match.
-    Regex {
-        /// The expression.
-        pattern: String,
-        /// The text.
-        from: OutputText,
-    },
-    /// A number in a JSON document, by RFC 6901 pointer; a step `*[key=value]` takes the first
-    /// element of a list whose `key` is `value`.
-    Json {
-        /// The pointer.
-        pointer: String,
-        /// The document.
-        from: OutputText,
-    },
-    /// The size of a file in bytes.
-    Bytes {
-        /// The file.
-        file: String,
-    },
-}
-
-/// An output of a command.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OutputText {
-    /// Its standard output.
-    Stdout,
-    /// Its standard error.
-    Stderr,
-    /// A file.
-    File(String),
-}
-
-/// The time of a run of a command.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CommandTime {
-    /// From its start to its end.
-    #[default]
-    Wall,
-    /// Of processors in the program.
-    User,
-    /// Of processors in the system for it.
-    System,
-    /// Of processors, both.
-    Cpu,
-    /// Seconds that the program measured itself.
-    Metric {
-        /// A metric.
-        name: String,
-        /// Seconds as an expression of metrics, parameters and sizes of files; the metric itself
-        /// where it is not said.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        seconds: Option<String>,
-    },
-}
-
-/// Condition of a run of a command that counts as right.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CommandCheck {
-    /// A command that must succeed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub command: Vec<String>,
-    /// The file that has the digest; where it is not said, standard output of the check's command,
-    /// or of the run without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
-    /// SHA-256 of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sha256: Option<String>,
-}
-
 /// The language of a user's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -531,16 +402,7 @@ impl BackendDeclaration {
             *function = function.without_place();
         }
         if let Implementation::Command(command) = &mut portable.implementation {
-            if command.directory != SCRATCH_MARK {
-                command.directory.clear();
-            }
-            command.program.clear();
-            // Its digest tells a program from others of its name.
-            if let Some(program) = command.command.first_mut()
-                && let Some((_, name)) = program.rsplit_once('/')
-            {
-                *program = name.to_owned();
-            }
+            *command = command.without_place();
         }
         digest(&portable)
     }

@@ -5,14 +5,15 @@
 //! build. A workload of this build with backends of the user is one, too: it keeps its problems and
 //! their identities.
 //!
-//! Reading order: [`declaration`] and [`check`], `scope` (the names that expressions use),
-//! `definition` (a declared problem), `fill` and `reference` (its inputs and its right answer),
-//! `trial` (outputs that its check must refuse), `kernels` (a source and its launches), `command`
-//! (a program that is started), `python` (a function and its arguments), `backend` (an
-//! implementation and its configurations), `program` (a backend's program for a problem), `problem`
-//! (problems with such backends).
+//! Reading order: [`declaration`], [`command_declaration`] and [`check`], `scope` (the names that
+//! expressions use), `definition` (a declared problem), `fill` and `reference` (its inputs and its
+//! right answer), `trial` (outputs that its check must refuse), `kernels` (a source and its
+//! launches), `command` (a program that is started), `python` (a function and its arguments),
+//! `backend` (an implementation and its configurations), `program` (a backend's program for a
+//! problem), `problem` (problems with such backends).
 
 pub mod declaration;
+pub mod command_declaration;
 pub mod check;
 mod scope;
 mod definition;

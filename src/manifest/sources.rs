@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::case::InputFile;
-use super::declare::{INPUTS_FROM, parts};
+use super::declare::{COMMAND_SOURCES, INPUTS_FROM, parts, script};
 use super::diagnostics::{Code, Diagnostic, Diagnostics};
 use super::expected_files;
 use super::includes::SourceClosure;
@@ -38,7 +38,7 @@ pub struct Sources {
     pub(super) folders: Vec<PathBuf>,
     pub(super) tables: BTreeMap<PathBuf, Result<ValueTable, String>>,
     pub(super) inputs: BTreeMap<PathBuf, Result<InputFile, String>>,
-    /// Files that declared workloads name, and programs of declared commands.
+    /// Files that declared workloads name, and files that declared commands are made of.
     files: BTreeMap<PathBuf, Result<NamedFile, String>>,
     /// Files of right outputs, by the path with braces in it.
     expected: BTreeMap<PathBuf, Result<FileReference, String>>,
@@ -205,7 +205,7 @@ impl Sources {
         self.python.insert((main, folders.to_vec()), read);
     }
 
-    /// A file that a declared workload names, or the program of a declared command, if it was
+    /// A file that a declared workload names, or that a declared command is made of, if it was
     /// looked for.
     pub(super) fn file(&self, path: &Path) -> Option<&Result<NamedFile, String>> {
         self.files.get(path)
@@ -258,6 +258,7 @@ impl Sources {
                 if let Some(program) = program_file(&name, folder) {
                     self.note_file(program);
                 }
+                self.note_sources_of_command(folder, backend);
             }
             let folders = match backend.get("include").map(|entry| &entry.value.raw) {
                 Some(Raw::Array(items)) => items.iter().filter_map(Node::text).collect(),
@@ -275,6 +276,29 @@ impl Sources {
                 let read = SourceClosure::read(&main, &folders);
                 self.code.insert((main, folders.clone()), read);
             }
+        }
+    }
+
+    /// Reads the files that a command is made of beside its program.
+    fn note_sources_of_command(&mut self, folder: &Path, backend: &Table) {
+        let paths = match backend.get(COMMAND_SOURCES).map(|entry| &entry.value.raw) {
+            Some(Raw::Array(items)) => {
+                let texts = items.iter().filter_map(Node::text);
+                texts.map(|text| self.expanded(folder, text)).collect()
+            }
+            Some(_) => Vec::new(),
+            None => {
+                let script = script(backend, |node| {
+                    let text = node.text()?;
+                    self.note_variables(text);
+                    let text = variables::expand(text, &self.environment).ok()?;
+                    Some((text, folder.to_owned()))
+                });
+                script.into_iter().collect()
+            }
+        };
+        for path in paths {
+            self.note_file(path);
         }
     }
 

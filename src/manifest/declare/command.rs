@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 
 use regex_lite::Regex;
 
+use super::command_files::{COMMAND_SOURCES, CommandFiles, checked_files};
 use super::render::DIGESTS;
 use super::source::is_folder;
 use super::{NUMBER, Names, expression, template};
-use crate::declared::declaration::{
+use crate::declared::command_declaration::{
     CommandCheck, CommandDeclaration, CommandTime, MetricDeclaration, MetricSource, OutputText,
 };
 use crate::declared::{SCRATCH_MARK, command_scope, seconds_scope, size_name};
 use crate::expression::{Kind, Scope};
 use crate::manifest::diagnostics::Code;
 use crate::manifest::section::{Context, Section};
-use crate::manifest::sources::program_file;
 use crate::manifest::text::At;
 use crate::manifest::tree::{Entry, Node, Raw};
 use crate::manifest::wire;
@@ -46,10 +46,12 @@ pub(super) fn command(
     let mut take = |key| section.take(cx, key);
     let (prepare, environment, stdin) = (take("prepare"), take("env"), take("stdin"));
     let (exit, metrics, time) = (take("exit"), take("metrics"), take("time"));
-    let (check, directory, digests) = (take("check"), take("directory"), take(DIGESTS));
+    let (check, directory) = (take("check"), take("directory"));
+    // These are read with the command.
+    let _ = (take(COMMAND_SOURCES), take(DIGESTS));
     let node = section.need(cx, "command")?;
     let command = texts(cx, node, "command", &scope);
-    let program = checked_program(cx, digests, node);
+    let files = checked_files(cx, section.table);
     let directory = match directory {
         Some(node) => directory_of(cx, node),
         None => folder(cx, node.at, Path::new("")),
@@ -63,11 +65,16 @@ pub(super) fn command(
     let time = time.map_or(Some(CommandTime::Wall), |node| {
         time_of(cx, node, names, backend, &metrics)
     });
-    let (program, program_sha256) = program?;
+    let CommandFiles {
+        program,
+        program_sha256,
+        sources,
+    } = files?;
     Some(CommandDeclaration {
         command: command?,
         program,
         program_sha256,
+        sources,
         directory: directory?,
         environment: environment?,
         stdin: optional(stdin)?,
@@ -152,52 +159,6 @@ pub(super) fn folder(cx: &Context<'_>, at: At, path: &Path) -> Option<String> {
     });
     let folder = folder.ok()?;
     Some(folder.to_string_lossy().into_owned())
-}
-
-/// The program of a command as it is started anywhere: a name that is looked for on `PATH`, or an
-/// absolute path; and the digest of its file, where it is found.
-pub(super) fn program(cx: &mut Context<'_>, node: &Node) -> Option<(String, Option<String>)> {
-    let Raw::Array(items) = &node.raw else {
-        return None;
-    };
-    let name = cx.expanded(items.first()?, "command")?;
-    let in_folder = cx.in_folder(node.at, Path::new(""));
-    let path = program_file(&name, &in_folder);
-    let file = path
-        .as_ref()
-        .and_then(|path| cx.sources.file(path)?.clone().ok());
-    let shown = match name.contains('/') {
-        true => folder(cx, node.at, Path::new(&name))?,
-        false => name,
-    };
-    Some((shown, file.map(|file| file.digest.hex())))
-}
-
-/// The program with the digest of its file, which is compared with the one that a run's manifest
-/// has.
-fn checked_program(
-    cx: &mut Context<'_>,
-    digests: Option<&Node>,
-    node: &Node,
-) -> Option<(String, Option<String>)> {
-    let (name, found) = program(cx, node)?;
-    let Some(digests) = digests else {
-        return Some((name, found));
-    };
-    let recorded = cx.section(digests, DIGESTS)?.table.get(&name);
-    if let Some(entry) = recorded
-        && entry.value.text() != found.as_deref()
-    {
-        let message = format!("`{name}` is not the program of this run");
-        let label = match &found {
-            Some(digest) => format!("its digest is {digest:.12} now"),
-            None => "there is no such program now".to_owned(),
-        };
-        cx.report(Code::Source, entry.value.at, message)
-            .label(label);
-        return None;
-    }
-    Some((name, found))
 }
 
 fn environment_of(

@@ -10,6 +10,7 @@ mod reference;
 mod source;
 mod kernels;
 mod command;
+mod command_files;
 mod python;
 mod python_arguments;
 mod kernelbench;
@@ -33,6 +34,7 @@ use crate::declared::pieces;
 use crate::declared::python::declaration::PythonDeclaration;
 use crate::expression::{Expression, Kind, Scope, Tree};
 
+pub(super) use command_files::{COMMAND_SOURCES, script};
 pub(super) use inputs_from::{INPUTS_FROM, parts};
 use python::PythonSettings;
 pub(super) use render::DeclaredTable;

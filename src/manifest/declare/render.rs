@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::command_files::COMMAND_SOURCES;
 use super::inputs_from::{INPUTS_FROM, parts};
 use super::kernelbench::{KERNELBENCH, MODEL};
 use super::python::PythonSettings;
@@ -37,12 +38,13 @@ pub(super) const DIGESTS: &str = "digests";
 const COPIES: &str = "sources";
 
 /// Keys whose texts are paths.
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 9] = [
     "cuda",
     "c",
     "include",
     "directory",
     "files",
+    COMMAND_SOURCES,
     "python",
     "path",
     KERNELBENCH,
@@ -216,8 +218,8 @@ fn rendered(
         (entry.key.clone(), value(cx, &entry.value, is_path))
     });
     let mut keys: Vec<(String, String)> = keys.collect();
-    if let Some(command) = table.and_then(|table| table.get("command")) {
-        place(cx, &command.value, &mut keys);
+    if let Some(table) = table.filter(|table| table.get("command").is_some()) {
+        place(cx, table, &mut keys);
     }
     DeclaredTable {
         path: path.to_owned(),
@@ -228,16 +230,18 @@ fn rendered(
 }
 
 /// Makes the keys of a command hold wherever they are read: its program's path, where it runs, and
-/// the digest of its program, which is no copy in a run's folder.
-fn place(cx: &mut Context<'_>, command: &Node, keys: &mut Vec<(String, String)>) {
-    let Some((program, digest)) = super::command::program(cx, command) else {
+/// the digests of its files, which are not copied to a run's folder.
+fn place(cx: &mut Context<'_>, table: &Table, keys: &mut Vec<(String, String)>) {
+    let Some(command) = table.get("command").map(|entry| &entry.value) else {
         return;
     };
-    let key = print::bare(&program).to_string();
-    let program = print::value(&Value::from(program.as_str()));
+    let Some(files) = super::command_files::files(cx, table) else {
+        return;
+    };
     if let Raw::Array(items) = &command.raw {
+        let program = print::value(&Value::from(files.program.as_str()));
         let arguments = items.iter().skip(1).map(|item| value(cx, item, false));
-        let command = print::list(std::iter::once(program.clone()).chain(arguments));
+        let command = print::list(std::iter::once(program).chain(arguments));
         set(keys, "command", command);
     }
     let has = |key| keys.iter().any(|(held, _)| held == key);
@@ -250,13 +254,11 @@ fn place(cx: &mut Context<'_>, command: &Node, keys: &mut Vec<(String, String)>)
             print::value(&Value::from(folder.as_str())),
         );
     }
-    if let Some(digest) = digest {
-        let digest = print::value(&Value::from(digest.as_str()));
-        set(
-            keys,
-            DIGESTS,
-            print::inline(std::iter::once(format!("{key} = {digest}"))),
-        );
+    if files.digests().next().is_some() {
+        let files = files
+            .digests()
+            .map(|(name, digest)| (name, digest.to_owned()));
+        set(keys, DIGESTS, digests(files));
     }
 }
 

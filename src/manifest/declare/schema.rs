@@ -292,6 +292,10 @@ fn command() -> Value {
     json!({
         "command": described(texts(), "a program and its arguments; there is no shell"),
         "directory": described(string(), "where it runs; the manifest's folder if not said"),
+        "sources": described(
+            list(string()),
+            "files that it is made of; the file that its first argument names if not said",
+        ),
         "env": described(named(string()), "variables of its environment"),
         "stdin": described(string(), "the file that it reads as standard input"),
         "prepare": described(

@@ -225,3 +225,107 @@ fn another_program_is_another_run_and_a_rerun_refuses_it() {
     let runs = fs::read_dir(place.path("results")).unwrap().count();
     assert_eq!(runs, 2, "the changed program belongs to another run");
 }
+
+/// A manifest whose first backend is a script of `sh`, with another program beside it.
+fn with_script(keys: &str) -> Place {
+    let place = Place::new(&format!(
+        "schema = 1\n[workload.work]\n[backend.script]\nworkload = \"work\"\n\
+         command = [\"sh\", \"work.sh\"]\n{keys}\n[backend.other]\nworkload = \"work\"\n\
+         command = [\"true\"]\n[case.work]\nworkload = \"work\"\n[measure]\nrepeats = 3\n"
+    ));
+    fs::write(place.path("work.sh"), ". ./lib.sh\n").unwrap();
+    fs::write(place.path("lib.sh"), "true\n").unwrap();
+    place
+}
+
+fn run(place: &Place) -> String {
+    let ran = place.sweeper(&["run", "m.toml", "--device", "cpu"]);
+    assert_eq!(code(&ran), 0, "{}", text(&ran));
+    text(&ran)
+}
+
+fn runs(place: &Place) -> usize {
+    fs::read_dir(place.path("results")).unwrap().count()
+}
+
+#[test]
+fn an_edited_script_is_measured_again_and_a_rerun_refuses_it() {
+    let place = with_script("");
+    run(&place);
+    let folder = place.run_folder();
+    let manifest = fs::read_to_string(folder.join("manifest.toml")).unwrap();
+    fs::write(place.path("lib.sh"), "exit 0\n").unwrap();
+    run(&place);
+    assert_eq!(runs(&place), 1, "`lib.sh` is no source of it");
+
+    fs::write(place.path("work.sh"), ". ./lib.sh\nexit 0\n").unwrap();
+    let again = run(&place);
+    assert_eq!(runs(&place), 2);
+    assert!(again.contains("work.sh changed since run"), "{again}");
+    // That of the other backend is taken from the first run.
+    assert!(again.contains(": 1 of "), "{again}");
+
+    let rerun = place.sweeper(&["rerun", folder.to_str().unwrap()]);
+    let said = text(&rerun);
+    assert_ne!(code(&rerun), 0, "{said}");
+    assert!(
+        said.contains("work.sh` is not the source of this run"),
+        "{said}"
+    );
+    fs::remove_file(place.path("work.sh")).unwrap();
+    let said = text(&place.sweeper(&["rerun", folder.to_str().unwrap()]));
+    assert!(said.contains("there is no such source now"), "{said}");
+
+    // A run of which no digest of the script was recorded stays what it was.
+    fs::write(place.path("work.sh"), "true\n").unwrap();
+    let line = manifest
+        .lines()
+        .find(|line| line.contains("work.sh\" ="))
+        .unwrap();
+    let (before, after) = line.split_once(", ").unwrap();
+    let old = manifest.replace(line, &format!("{before} }}"));
+    assert!(!old.contains("work.sh\" ="), "{after}: {old}");
+    fs::write(place.path("old.toml"), old).unwrap();
+    let resolved = || text(&place.sweeper(&["check", "old.toml", "--resolved"]));
+    let first = resolved();
+    assert!(first.contains("sh = \""), "{first}");
+    fs::write(place.path("work.sh"), "exit 0\n").unwrap();
+    assert_eq!(resolved(), first);
+}
+
+#[test]
+fn files_that_a_command_names_as_its_sources_are_part_of_its_identity() {
+    let place = with_script("sources = [\"work.sh\", \"lib.sh\"]");
+    run(&place);
+    fs::write(place.path("lib.sh"), "exit 0\n").unwrap();
+    let again = run(&place);
+    assert_eq!(runs(&place), 2);
+    assert!(again.contains("lib.sh changed since run"), "{again}");
+
+    // None at all, as the user says.
+    let place = with_script("sources = []");
+    run(&place);
+    fs::write(place.path("work.sh"), "exit 0\n").unwrap();
+    run(&place);
+    assert_eq!(runs(&place), 1);
+
+    let place = with_script("sources = [\"lib.sh\", \"none.sh\", \".\"]");
+    let said = text(&place.sweeper(&["check", "m.toml"]));
+    for part in [
+        "can't use the file `none.sh`",
+        "can't use the file `.`",
+        "m.toml:6:22",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+/// Moving a checkout makes no other run of it.
+#[test]
+fn the_folder_of_a_script_is_no_part_of_its_identity() {
+    let [here, there] = [with_script(""), with_script("")].map(|place| {
+        run(&place);
+        place.run_folder().file_name().unwrap().to_owned()
+    });
+    assert_eq!(here, there);
+}

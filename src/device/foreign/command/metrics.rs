@@ -7,7 +7,7 @@ use std::path::Path;
 use regex_lite::Regex;
 use serde_json::{Number, Value};
 
-use crate::declared::declaration::{MetricSource, OutputText};
+use crate::declared::command_declaration::{MetricSource, OutputText};
 
 /// A number over this is none of a run: sums and squares of such numbers would be infinite, which
 /// no record can hold.

@@ -11,7 +11,7 @@ use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Foreign, Program, Tensors};
 
 use super::ForeignRunner;
-use crate::declared::declaration::{CommandTime, MetricSource, OutputText};
+use crate::declared::command_declaration::{CommandTime, MetricSource, OutputText};
 use crate::declared::{CommandRequest, SCRATCH_MARK};
 use crate::device::{DeviceError, DeviceMemory, Prepared, RunsPrograms, Sample};
 use crate::expression::{Expression, Operand};

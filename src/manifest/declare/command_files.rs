@@ -1,0 +1,164 @@
+//! The files that a command is made of: its program, and its script or the files of `sources`.
+
+use std::path::{Path, PathBuf};
+
+use super::command::{IN_SCRATCH, folder};
+use super::render::DIGESTS;
+use crate::declared::command_declaration::CommandSource;
+use crate::manifest::diagnostics::Code;
+use crate::manifest::section::Context;
+use crate::manifest::sources::program_file;
+use crate::manifest::tree::{Node, Raw, Table};
+use crate::manifest::variables;
+
+/// The key of the files that a command is made of beside its program.
+pub(in crate::manifest) const COMMAND_SOURCES: &str = "sources";
+
+/// The files of a command.
+pub(super) struct CommandFiles {
+    /// The program as it is started anywhere: a name that is looked for on `PATH`, or an absolute
+    /// path.
+    pub(super) program: String,
+    /// SHA-256 of the program's file, where it is found.
+    pub(super) program_sha256: Option<String>,
+    /// The other files, in the manifest's order.
+    pub(super) sources: Vec<CommandSource>,
+}
+
+impl CommandFiles {
+    /// Each file's name or absolute path with its digest.
+    pub(super) fn digests(&self) -> impl Iterator<Item = (&str, &str)> {
+        let program = self.program_sha256.iter();
+        let program = program.map(|digest| (self.program.as_str(), digest.as_str()));
+        let sources = self.sources.iter();
+        program.chain(sources.map(|source| (source.path.as_str(), source.sha256.as_str())))
+    }
+
+    fn digest(&self, name: &str) -> Option<&str> {
+        let mut digests = self.digests();
+        digests.find_map(|(held, digest)| (held == name).then_some(digest))
+    }
+}
+
+/// The files of the command that a table has; mistakes are reported. Where the table is of a run's
+/// manifest, files that it has no digest of were no part of that run's identity, and are left out.
+pub(super) fn files(cx: &mut Context<'_>, table: &Table) -> Option<CommandFiles> {
+    let command = &table.get("command")?.value;
+    let Raw::Array(items) = &command.raw else {
+        return None;
+    };
+    let name = cx.expanded(items.first()?, "command")?;
+    let path = program_file(&name, &cx.in_folder(command.at, Path::new("")));
+    let file = path
+        .as_ref()
+        .and_then(|path| cx.sources.file(path)?.clone().ok());
+    let program = match name.contains('/') {
+        true => folder(cx, command.at, Path::new(&name))?,
+        false => name,
+    };
+    let mut sources = sources(cx, table)?;
+    if let Some(recorded) = table.get(DIGESTS) {
+        let recorded = recorded.value.table();
+        sources.retain(|source| recorded.is_some_and(|held| held.get(&source.path).is_some()));
+    }
+    Some(CommandFiles {
+        program,
+        program_sha256: file.map(|file| file.digest.hex()),
+        sources,
+    })
+}
+
+/// The files of a command, compared with the digests that a run's manifest has.
+pub(super) fn checked_files(cx: &mut Context<'_>, table: &Table) -> Option<CommandFiles> {
+    let found = files(cx, table)?;
+    let Some(recorded) = table.get(DIGESTS) else {
+        return Some(found);
+    };
+    let recorded = cx.section(&recorded.value, DIGESTS)?.table;
+    for entry in &recorded.entries {
+        let digest = found.digest(&entry.key);
+        if entry.value.text() == digest {
+            continue;
+        }
+        let kind = match entry.key == found.program {
+            true => "program",
+            false => "source",
+        };
+        let label = match digest {
+            Some(digest) => format!("its digest is {digest:.12} now"),
+            None => format!("there is no such {kind} now"),
+        };
+        let message = format!("`{}` is not the {kind} of this run", entry.key);
+        cx.report(Code::Source, entry.value.at, message)
+            .label(label);
+        return None;
+    }
+    Some(found)
+}
+
+/// The files of `sources`, or else the script.
+fn sources(cx: &mut Context<'_>, table: &Table) -> Option<Vec<CommandSource>> {
+    let Some(named) = table.get(COMMAND_SOURCES) else {
+        let environment = &cx.sources.environment;
+        let script = script(table, |node| {
+            let text = variables::expand(node.text()?, environment).ok()?;
+            Some((text, cx.in_folder(node.at, Path::new(""))))
+        });
+        let script = script.and_then(|path| source(cx, &path).ok());
+        return Some(script.into_iter().collect());
+    };
+    let Raw::Array(items) = &named.value.raw else {
+        cx.wrong_type(&named.value, COMMAND_SOURCES, "a list of files");
+        return None;
+    };
+    let read = items.iter().map(|node| {
+        let path = cx.path(node, COMMAND_SOURCES)?;
+        let path = cx.in_folder(node.at, &path);
+        let found = source(cx, &path);
+        if let Err(reason) = &found {
+            let message = format!("can't use the file `{}`: {reason}", path.display());
+            cx.report(Code::Source, node.at, message)
+                .help("paths are relative to the manifest");
+        }
+        found.ok()
+    });
+    // All that can't be used are reported.
+    let read: Vec<Option<CommandSource>> = read.collect();
+    read.into_iter().collect()
+}
+
+fn source(cx: &Context<'_>, path: &Path) -> Result<CommandSource, String> {
+    let file = match cx.sources.file(path) {
+        Some(read) => read.clone()?,
+        None => return Err("it was not read".to_owned()),
+    };
+    Ok(CommandSource {
+        path: file.path.to_string_lossy().into_owned(),
+        sha256: file.digest.hex(),
+    })
+}
+
+/// The file that the first argument of a table's command names, such as the script of an
+/// interpreter: an argument without expressions that is a file where the command runs. `expand`
+/// gives a text with its variables replaced, and the folder that it is relative to.
+pub(in crate::manifest) fn script(
+    table: &Table,
+    mut expand: impl FnMut(&Node) -> Option<(String, PathBuf)>,
+) -> Option<PathBuf> {
+    let Raw::Array(items) = &table.get("command")?.value.raw else {
+        return None;
+    };
+    let (text, mut base) = expand(items.get(1)?)?;
+    if text.contains(['{', '}']) {
+        return None;
+    }
+    if let Some(directory) = table.get("directory") {
+        let (directory, folder) = expand(&directory.value)?;
+        if directory == IN_SCRATCH && !Path::new(&text).is_absolute() {
+            return None;
+        }
+        base = folder.join(directory);
+    }
+    let path = base.join(text);
+    path.is_file().then_some(path)
+}
