@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::case::InputFile;
-use super::declare::{COMMAND_SOURCES, INPUTS_FROM, parts, script};
+use super::declare::{COMMAND_SOURCES, INPUTS_FROM, parts, scripts};
 use super::diagnostics::{Code, Diagnostic, Diagnostics};
 use super::expected_files;
 use super::includes::SourceClosure;
@@ -287,15 +287,12 @@ impl Sources {
                 texts.map(|text| self.expanded(folder, text)).collect()
             }
             Some(_) => Vec::new(),
-            None => {
-                let script = script(backend, |node| {
-                    let text = node.text()?;
-                    self.note_variables(text);
-                    let text = variables::expand(text, &self.environment).ok()?;
-                    Some((text, folder.to_owned()))
-                });
-                script.into_iter().collect()
-            }
+            None => scripts(backend, |node| {
+                let text = node.text()?;
+                self.note_variables(text);
+                let text = variables::expand(text, &self.environment).ok()?;
+                Some((text, folder.to_owned()))
+            }),
         };
         for path in paths {
             self.note_file(path);

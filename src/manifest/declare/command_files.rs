@@ -1,4 +1,4 @@
-//! The files that a command is made of: its program, and its script or the files of `sources`.
+//! The files that a command is made of: its program, and its scripts or the files of `sources`.
 
 use std::path::{Path, PathBuf};
 
@@ -96,16 +96,16 @@ pub(super) fn checked_files(cx: &mut Context<'_>, table: &Table) -> Option<Comma
     Some(found)
 }
 
-/// The files of `sources`, or else the script.
+/// The files of `sources`, or else the scripts.
 fn sources(cx: &mut Context<'_>, table: &Table) -> Option<Vec<CommandSource>> {
     let Some(named) = table.get(COMMAND_SOURCES) else {
         let environment = &cx.sources.environment;
-        let script = script(table, |node| {
+        let scripts = scripts(table, |node| {
             let text = variables::expand(node.text()?, environment).ok()?;
             Some((text, cx.in_folder(node.at, Path::new(""))))
         });
-        let script = script.and_then(|path| source(cx, &path).ok());
-        return Some(script.into_iter().collect());
+        let scripts = scripts.iter().filter_map(|path| source(cx, path).ok());
+        return Some(scripts.collect());
     };
     let Raw::Array(items) = &named.value.raw else {
         cx.wrong_type(&named.value, COMMAND_SOURCES, "a list of files");
@@ -138,27 +138,54 @@ fn source(cx: &Context<'_>, path: &Path) -> Result<CommandSource, String> {
     })
 }
 
-/// The file that the first argument of a table's command names, such as the script of an
-/// interpreter: an argument without expressions that is a file where the command runs. `expand`
-/// gives a text with its variables replaced, and the folder that it is relative to.
-pub(in crate::manifest) fn script(
+/// The files that first arguments of a table's commands name, such as scripts of interpreters: of
+/// the command itself, of those that prepare it, and of the one that checks it. Such an argument
+/// has no expressions and is a file where the command runs. `expand` gives a text with its
+/// variables replaced, and the folder that it is relative to.
+pub(in crate::manifest) fn scripts(
     table: &Table,
     mut expand: impl FnMut(&Node) -> Option<(String, PathBuf)>,
-) -> Option<PathBuf> {
-    let Raw::Array(items) = &table.get("command")?.value.raw else {
-        return None;
-    };
-    let (text, mut base) = expand(items.get(1)?)?;
-    if text.contains(['{', '}']) {
-        return None;
-    }
-    if let Some(directory) = table.get("directory") {
-        let (directory, folder) = expand(&directory.value)?;
-        if directory == IN_SCRATCH && !Path::new(&text).is_absolute() {
-            return None;
+) -> Vec<PathBuf> {
+    let place = table.get("directory").map(|entry| expand(&entry.value));
+    let mut found = Vec::new();
+    for argument in commands(table).filter_map(|command| command.get(1)) {
+        let Some((text, folder)) = expand(argument) else {
+            continue;
+        };
+        let folder = match &place {
+            None => folder,
+            Some(Some((place, _))) if place == IN_SCRATCH && !Path::new(&text).is_absolute() => {
+                continue;
+            }
+            Some(Some((place, folder))) => folder.join(place),
+            Some(None) => continue,
+        };
+        let path = folder.join(&text);
+        if !text.contains(['{', '}']) && path.is_file() && !found.contains(&path) {
+            found.push(path);
         }
-        base = folder.join(directory);
     }
-    let path = base.join(text);
-    path.is_file().then_some(path)
+    found
+}
+
+/// All commands of a table.
+fn commands(table: &Table) -> impl Iterator<Item = &[Node]> {
+    let prepare = value(table, "prepare").map_or(&[][..], |node| match items(node) {
+        several if several.iter().all(|item| matches!(item.raw, Raw::Array(_))) => several,
+        _ => std::slice::from_ref(node),
+    });
+    let check = value(table, "check").and_then(|check| value(check.table()?, "command"));
+    let command = value(table, "command").into_iter();
+    command.chain(prepare).chain(check).map(items)
+}
+
+fn value<'t>(table: &'t Table, key: &str) -> Option<&'t Node> {
+    table.get(key).map(|entry| &entry.value)
+}
+
+fn items(node: &Node) -> &[Node] {
+    match &node.raw {
+        Raw::Array(items) => items,
+        _ => &[],
+    }
 }

@@ -34,7 +34,7 @@ use crate::declared::pieces;
 use crate::declared::python::declaration::PythonDeclaration;
 use crate::expression::{Expression, Kind, Scope, Tree};
 
-pub(super) use command_files::{COMMAND_SOURCES, script};
+pub(super) use command_files::{COMMAND_SOURCES, scripts};
 pub(super) use inputs_from::{INPUTS_FROM, parts};
 use python::PythonSettings;
 pub(super) use render::DeclaredTable;

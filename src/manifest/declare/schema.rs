@@ -294,7 +294,7 @@ fn command() -> Value {
         "directory": described(string(), "where it runs; the manifest's folder if not said"),
         "sources": described(
             list(string()),
-            "files that it is made of; the file that its first argument names if not said",
+            "files that it is made of; those that first arguments name if not said",
         ),
         "env": described(named(string()), "variables of its environment"),
         "stdin": described(string(), "the file that it reads as standard input"),

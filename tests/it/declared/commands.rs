@@ -302,6 +302,18 @@ fn files_that_a_command_names_as_its_sources_are_part_of_its_identity() {
     assert_eq!(runs(&place), 2);
     assert!(again.contains("lib.sh changed since run"), "{again}");
 
+    // Those of the commands around it.
+    for around in [
+        "check = { command = [\"sh\", \"lib.sh\"] }",
+        "prepare = [\"sh\", \"lib.sh\"]",
+        "prepare = [[\"true\"], [\"sh\", \"lib.sh\"]]",
+    ] {
+        let place = with_script(around);
+        run(&place);
+        fs::write(place.path("lib.sh"), "exit 0\n").unwrap();
+        assert!(run(&place).contains("lib.sh changed since run"), "{around}");
+    }
+
     // None at all, as the user says.
     let place = with_script("sources = []");
     run(&place);
