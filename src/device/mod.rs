@@ -281,6 +281,12 @@ pub trait Device: RunsPrograms {
     /// The resolution of its clock in nanoseconds: a sample should last a thousand times as long.
     fn clock_resolution_ns(&self) -> f64;
 
+    /// How the device is doing, where it can be asked: samples of its own programs say it
+    /// themselves.
+    fn clocks(&mut self) -> Option<Clocks> {
+        None
+    }
+
     /// Makes `inputs` resident and forgets the inputs of the problem before, with all its programs.
     ///
     /// # Errors

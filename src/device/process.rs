@@ -13,6 +13,8 @@ use rustix::process::{
 };
 use rustix::thread::disable_transparent_huge_pages;
 
+use crate::proc_stat::stat_of;
+
 /// Lets the system kill a child when the thread that starts it ends, however that ends. Processes
 /// that the child starts are not concerned.
 #[expect(unsafe_code, reason = "a child's first steps, between fork and exec")]
@@ -82,13 +84,11 @@ fn others_of_session(leader: u32) -> Vec<Pid> {
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let others = numbers.filter(|number| u32::try_from(*number) != Ok(leader));
     let is_member = |number: &i32| {
-        let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
-        // The program's name is in parentheses and may hold any others; then state, parent, group
-        // and session follow.
-        let mut fields = match stat.rsplit_once(") ") {
-            Some((_, rest)) => rest.split(' '),
-            None => return false,
+        let Some(stat) = stat_of(number.unsigned_abs()) else {
+            return false;
         };
+        // State, parent, group and session.
+        let mut fields = stat.split(' ');
         let is_alive = !matches!(fields.next(), Some("Z" | "X") | None);
         is_alive && fields.nth(2) == Some(&*leader.to_string())
     };

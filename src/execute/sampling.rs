@@ -265,6 +265,9 @@ impl Sampler {
         if self.readings.iter().any(|reading| reading.is_throttled()) {
             self.flags.push(Flag::Throttled);
         }
+        if self.readings.iter().any(|reading| reading.is_shared) {
+            self.flags.push(Flag::SharedGpu);
+        }
         Taken {
             clocks: ClockSummary::of(&self.readings),
             samples_ns: self.samples_ns,

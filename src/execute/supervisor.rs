@@ -19,6 +19,7 @@ use crate::device::process::{LastWords, in_own_session, is_of_others, kill_sessi
 use crate::device::{Artifact, memory};
 use crate::hardware::DeviceIdentity;
 use crate::hardware::ceilings::Ceilings;
+use crate::proc_stat::stat_of;
 use crate::row::outcome::{Cause, Outcome, Status};
 use crate::scratch;
 
@@ -481,10 +482,7 @@ fn ended(child: &mut Child) -> Option<ExitStatus> {
 
 /// True for a process that a signal has stopped until another one lets it go on.
 fn is_suspended(process: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The state follows the program's name, which is in parentheses and may hold any others.
-    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
-    matches!(state, Some(b'T' | b't'))
+    stat_of(process).is_some_and(|stat| stat.starts_with(['T', 't']))
 }
 
 struct Obituary {

@@ -14,6 +14,8 @@ pub struct Clocks {
     pub power_mw: u32,
     /// Reasons for which clocks are lower than they could be, as NVML numbers its bits.
     pub reasons: u64,
+    /// A process that is none of this sweep's has the device open.
+    pub is_shared: bool,
 }
 
 /// NVML's bits that mean trouble, and words for them. Other bits mean that the device has nothing
@@ -77,6 +79,7 @@ mod tests {
             temperature_c,
             power_mw: 500_000,
             reasons,
+            is_shared: false,
         };
         let readings = [
             reading(1980, 40, 1),

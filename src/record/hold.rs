@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::state::State;
 use crate::files;
+use crate::proc_stat::stat_of;
 
 /// How often a process says that it lives.
 pub const BEAT: Duration = Duration::from_secs(10);
@@ -131,10 +132,9 @@ fn machine() -> String {
 
 /// When a process of this machine started, in ticks since the machine did.
 fn started(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in brackets, may contain anything; the time is the 20th field after it.
-    let (_, fields) = text.rsplit_once(')')?;
-    let mut fields = fields.split_whitespace();
+    let stat = stat_of(pid)?;
+    // The time is field 22 of all.
+    let mut fields = stat.split_whitespace();
     let is_dead = fields
         .next()
         .is_some_and(|state| ["Z", "X"].contains(&state));

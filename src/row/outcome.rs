@@ -63,6 +63,8 @@ pub enum Flag {
     Ungated,
     /// The device held its clocks back in a sample that was kept.
     Throttled,
+    /// A process that is none of this sweep's had the device open: its work may be in the times.
+    SharedGpu,
     /// The median is below the bound of the device's measured ceilings.
     AboveRoofline,
     /// The device's account of memory and the program's differ by more than 1 % and 2 MiB.
@@ -78,12 +80,13 @@ pub enum Flag {
 
 impl Flag {
     /// All flags.
-    pub const ALL: [Flag; 10] = [
+    pub const ALL: [Flag; 11] = [
         Flag::Unsteady,
         Flag::WideInterval,
         Flag::CoarseClock,
         Flag::Ungated,
         Flag::Throttled,
+        Flag::SharedGpu,
         Flag::AboveRoofline,
         Flag::MemoryMismatch,
         Flag::Spills,
@@ -99,6 +102,7 @@ impl Flag {
             Flag::CoarseClock => "coarse_clock",
             Flag::Ungated => "ungated",
             Flag::Throttled => "throttled",
+            Flag::SharedGpu => "shared_gpu",
             Flag::AboveRoofline => "above_roofline",
             Flag::MemoryMismatch => "memory_mismatch",
             Flag::Spills => "spills",

@@ -23,6 +23,7 @@ use super::{
     Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared,
     RunsPrograms, Sample, keys_of, needs_runner, spec_of,
 };
+use crate::hardware::clocks::Clocks;
 use crate::identity::CacheState;
 
 pub mod driver;
@@ -320,6 +321,10 @@ impl Device for Cuda {
         self.clock_resolution_ns
     }
 
+    fn clocks(&mut self) -> Option<Clocks> {
+        self.monitor.as_mut().and_then(Monitor::clocks)
+    }
+
     fn bind(&mut self, inputs: &Tensors) -> Result<(), DeviceError> {
         self.programs.clear();
         self.arena = None;
@@ -377,7 +382,7 @@ impl Device for Cuda {
         restored.map_err(|fault| self.means(fault, 0))?;
         let elapsed = driver.run(&mut InStream::new(self))?;
         Ok(Sample {
-            clocks: self.monitor.as_mut().and_then(Monitor::clocks),
+            clocks: self.clocks(),
             ..Sample::new(elapsed.as_nanos() as f64, driver.iterations())
         })
     }
@@ -463,7 +468,7 @@ impl RunsPrograms for Cuda {
         self.programs[program.0].gated = is_short && !was_late && self.timer.has_gate();
         Ok(Sample {
             is_ungated: !spans.gated || was_late,
-            clocks: self.monitor.as_mut().and_then(Monitor::clocks),
+            clocks: self.clocks(),
             ..Sample::new(elapsed_ns, iterations)
         })
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Foreign, Program, Runner, Target, Tensors};
 
+use crate::hardware::clocks::Clocks;
 use crate::row::outcome::Checked;
 
 use super::launcher::LoopDriver;
@@ -109,6 +110,10 @@ impl Device for WithRunners {
         self.native.clock_resolution_ns()
     }
 
+    fn clocks(&mut self) -> Option<Clocks> {
+        self.native.clocks()
+    }
+
     fn bind(&mut self, inputs: &Tensors) -> Result<(), DeviceError> {
         self.programs.clear();
         for runner in self.runners.values_mut() {
@@ -173,8 +178,14 @@ impl RunsPrograms for WithRunners {
     }
 
     fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
+        let (owner, _) = self.programs[program.0];
         let (runner, program) = self.place_mut(program);
-        runner.sample(program, iterations)
+        let mut sample = runner.sample(program, iterations)?;
+        // A function works on this device; a command, wherever it likes.
+        if owner == Owner::Runner(Runner::Python) {
+            sample.clocks = self.native.clocks();
+        }
+        Ok(sample)
     }
 
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {

@@ -10,6 +10,7 @@ use crate::support::has_package;
 
 mod audit;
 mod autotuned;
+mod clocks;
 mod cupy;
 mod flashinfer;
 mod graph;
