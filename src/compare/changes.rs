@@ -127,12 +127,15 @@ fn fields(sources: &[Source]) -> Fields {
             // A step of the clock, not every megahertz.
             add(4, "median clock", format!("{} MHz", (mhz + 25) / 50 * 50));
         }
-        let throttled = source.entries.iter().filter(|entry| {
-            let found = entry.measurement.as_deref();
-            found.is_some_and(|found| found.flags.contains(&Flag::Throttled))
-        });
-        let throttled = throttled.count();
-        add(4, "throttled rows", throttled.to_string());
+        for (flag, name) in [
+            (Flag::Throttled, "throttled rows"),
+            (Flag::SharedGpu, "rows of a shared GPU"),
+        ] {
+            let found = source.entries.iter();
+            let found = found.filter_map(|entry| entry.measurement.as_deref());
+            let flagged = found.filter(|found| found.flags.contains(&flag));
+            add(4, name, flagged.count().to_string());
+        }
     }
     fields
 }
