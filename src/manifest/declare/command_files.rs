@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use super::command::{IN_SCRATCH, folder};
 use super::render::DIGESTS;
+use super::source::{PATHS_OF_MANIFEST, named_file};
 use crate::declared::command_declaration::CommandSource;
 use crate::manifest::diagnostics::Code;
 use crate::manifest::section::Context;
 use crate::manifest::sources::program_file;
+use crate::manifest::text::At;
 use crate::manifest::tree::{Node, Raw, Table};
 use crate::manifest::variables;
 
@@ -104,8 +106,10 @@ fn sources(cx: &mut Context<'_>, table: &Table) -> Option<Vec<CommandSource>> {
             let text = variables::expand(node.text()?, environment).ok()?;
             Some((text, cx.in_folder(node.at, Path::new(""))))
         });
-        let scripts = scripts.iter().filter_map(|path| source(cx, path).ok());
-        return Some(scripts.collect());
+        let at = table.get("directory").or(table.get("command"))?.value.at;
+        let help = "`sources` names the files that a command is made of; `sources = []` none";
+        let scripts = scripts.iter().map(|path| source(cx, at, path, help));
+        return scripts.collect();
     };
     let Raw::Array(items) = &named.value.raw else {
         cx.wrong_type(&named.value, COMMAND_SOURCES, "a list of files");
@@ -114,25 +118,16 @@ fn sources(cx: &mut Context<'_>, table: &Table) -> Option<Vec<CommandSource>> {
     let read = items.iter().map(|node| {
         let path = cx.path(node, COMMAND_SOURCES)?;
         let path = cx.in_folder(node.at, &path);
-        let found = source(cx, &path);
-        if let Err(reason) = &found {
-            let message = format!("can't use the file `{}`: {reason}", path.display());
-            cx.report(Code::Source, node.at, message)
-                .help("paths are relative to the manifest");
-        }
-        found.ok()
+        source(cx, node.at, &path, PATHS_OF_MANIFEST)
     });
     // All that can't be used are reported.
     let read: Vec<Option<CommandSource>> = read.collect();
     read.into_iter().collect()
 }
 
-fn source(cx: &Context<'_>, path: &Path) -> Result<CommandSource, String> {
-    let file = match cx.sources.file(path) {
-        Some(read) => read.clone()?,
-        None => return Err("it was not read".to_owned()),
-    };
-    Ok(CommandSource {
+fn source(cx: &mut Context<'_>, at: At, path: &Path, help: &str) -> Option<CommandSource> {
+    let file = named_file(cx, at, path, help)?;
+    Some(CommandSource {
         path: file.path.to_string_lossy().into_owned(),
         sha256: file.digest.hex(),
     })

@@ -9,6 +9,7 @@ use super::check::check;
 use super::inputs_from::inputs_from;
 use super::kernelbench::{self, KERNELBENCH};
 use super::python::PythonSettings;
+use super::source::{PATHS_OF_MANIFEST, named_file};
 use super::{NUMBER, WHOLE, expression};
 use crate::declared::check::{Reference, Tolerance};
 use crate::declared::declaration::{
@@ -125,24 +126,17 @@ fn right_answer(
 fn file(cx: &mut Context<'_>, entry: &Entry) -> Option<FileDeclaration> {
     let path = cx.path(&entry.value, &entry.key)?;
     let path = cx.in_folder(entry.value.at, &path);
-    let reason = match cx.sources.file(&path) {
-        Some(Ok(file)) => {
-            return Some(FileDeclaration {
-                name: entry.key.clone(),
-                path: file.path.to_string_lossy().into_owned(),
-                sha256: file.digest.hex(),
-                bytes: file.bytes,
-            });
-        }
-        Some(Err(reason)) => reason.clone(),
-        None => "it was not read".to_owned(),
-    };
+    if let Some(file) = named_file(cx, entry.value.at, &path, PATHS_OF_MANIFEST) {
+        return Some(FileDeclaration {
+            name: entry.key.clone(),
+            path: file.path.to_string_lossy().into_owned(),
+            sha256: file.digest.hex(),
+            bytes: file.bytes,
+        });
+    }
     let name = format!("files.{}", entry.key);
     cx.broken.insert(format!("{name}.bytes"));
     cx.broken.insert(name);
-    let message = format!("can't use the file `{}`: {reason}", path.display());
-    cx.report(Code::Source, entry.value.at, message)
-        .help("paths are relative to the manifest");
     None
 }
 

@@ -7,6 +7,7 @@ use crate::declared::declaration::{DeclaredFile, DeclaredLanguage};
 use crate::manifest::diagnostics::Code;
 use crate::manifest::includes::SourceClosure;
 use crate::manifest::section::{Context, Section};
+use crate::manifest::sources::NamedFile;
 use crate::manifest::text::At;
 use crate::manifest::tree::Node;
 use crate::manifest::variables;
@@ -100,7 +101,7 @@ fn closure(
         Some(Err(reason)) => {
             let message = format!("can't use the source: {reason}");
             cx.report(Code::Source, node.at, message)
-                .help("paths are relative to the manifest");
+                .help(PATHS_OF_MANIFEST);
             return None;
         }
         None => {
@@ -121,14 +122,33 @@ fn closure(
     Some(closure)
 }
 
+/// What helps where a path leads nowhere.
+pub(super) const PATHS_OF_MANIFEST: &str = "paths are relative to the manifest";
+
+/// A file that a manifest names; one that can't be used is reported.
+pub(super) fn named_file(
+    cx: &mut Context<'_>,
+    at: At,
+    path: &Path,
+    help: &str,
+) -> Option<NamedFile> {
+    let reason = match cx.sources.file(path) {
+        Some(Ok(file)) => return Some(file.clone()),
+        Some(Err(reason)) => reason.clone(),
+        None => "it was not read".to_owned(),
+    };
+    let message = format!("can't use the file `{}`: {reason}", path.display());
+    cx.report(Code::Source, at, message).help(help);
+    None
+}
+
 /// True for a folder that is there; any other is reported at its place.
 pub(super) fn is_folder(cx: &mut Context<'_>, at: At, folder: &Path) -> bool {
     // The folder of a manifest in the current one has an empty path.
     let is_there = folder.as_os_str().is_empty() || folder.is_dir();
     if !is_there {
         let message = format!("there is no folder `{}`", folder.display());
-        cx.report(Code::Source, at, message)
-            .help("paths are relative to the manifest");
+        cx.report(Code::Source, at, message).help(PATHS_OF_MANIFEST);
     }
     is_there
 }

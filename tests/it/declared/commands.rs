@@ -332,6 +332,25 @@ fn files_that_a_command_names_as_its_sources_are_part_of_its_identity() {
     }
 }
 
+/// A script that is not looked for is no script that may change unseen.
+#[test]
+fn a_script_in_a_folder_that_a_setting_names_is_refused_or_left_out() {
+    let place = with_script("");
+    fs::create_dir(place.path("other")).unwrap();
+    fs::copy(place.path("work.sh"), place.path("other/work.sh")).unwrap();
+    let set = ["--set", "backend.script.directory=other"];
+    let check = |more: &[&str]| {
+        let said = place.sweeper(&[&["check", "m.toml"], &set[..], more].concat());
+        (code(&said), text(&said))
+    };
+    let (status, said) = check(&[]);
+    assert_ne!(status, 0, "{said}");
+    assert!(said.contains("work.sh`: it was not read"), "{said}");
+    assert!(said.contains("`sources = []` none"), "{said}");
+    let (status, said) = check(&["--set", "backend.script.sources=[]"]);
+    assert_eq!(status, 0, "{said}");
+}
+
 /// Moving a checkout makes no other run of it.
 #[test]
 fn the_folder_of_a_script_is_no_part_of_its_identity() {
