@@ -1,11 +1,13 @@
 //! Folders that compilers work in, and reaping those that killed processes left behind.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::sync::Once;
-use std::time::{Duration, SystemTime};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, Once, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use tempfile::TempDir;
 
@@ -19,9 +21,17 @@ const LOCK: &str = ".lock";
 /// A folder that is younger may not be locked yet.
 const LEAST_AGE: Duration = Duration::from_secs(60);
 
+/// How long to wait for the lock of a process that was killed: the last of its threads lets it go.
+const LOCK_WAIT: Duration = Duration::from_millis(20);
+
+/// The folders of this process.
+static OWN: Folders = Folders(Mutex::new(BTreeSet::new()));
+
 /// A folder of one process, removed at its end.
 pub struct Scratch {
     folder: TempDir,
+    // It goes after the folder.
+    _listed: Listed<'static>,
     _lock: File,
 }
 
@@ -38,11 +48,13 @@ impl Scratch {
         let folder = tempfile::Builder::new()
             .prefix(&prefix)
             .tempdir_in(parent)?;
+        let listed = OWN.list(folder.path());
         let lock = File::create(folder.path().join(LOCK))?;
         // Without locks no process reaps.
         let _ = lock.try_lock();
         Ok(Scratch {
             folder,
+            _listed: listed,
             _lock: lock,
         })
     }
@@ -53,43 +65,94 @@ impl Scratch {
     }
 }
 
+/// Folders that are to be removed should their process end at once.
+struct Folders(Mutex<BTreeSet<PathBuf>>);
+
+/// A folder that is there.
+struct Listed<'a> {
+    list: &'a Folders,
+    folder: PathBuf,
+}
+
+impl Folders {
+    fn list(&self, folder: &Path) -> Listed<'_> {
+        let folder = folder.to_owned();
+        self.change(|folders| folders.insert(folder.clone()));
+        Listed { list: self, folder }
+    }
+
+    fn remove(&self) {
+        for folder in self.change(std::mem::take) {
+            // What can't be removed is left to the next process.
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeSet<PathBuf>) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        self.list.change(|folders| folders.remove(&self.folder));
+    }
+}
+
+/// Removes the folders of this process, which ends at once: their owners do not get to it.
+pub fn remove_own() {
+    OWN.remove();
+}
+
 /// How names of a process's folders begin.
 fn prefix_of(process: u32) -> String {
     format!("{PREFIX}{process}-")
 }
 
-/// Removes the folders of a process that was killed: programs may have left gigabytes there.
-pub fn remove_of(process: u32) {
+/// Removes the folders of processes that were killed: programs may have left gigabytes there.
+pub fn remove_of(processes: &BTreeSet<u32>) {
+    remove_of_in(&std::env::temp_dir(), processes, LOCK_WAIT);
+}
+
+fn remove_of_in(parent: &Path, processes: &BTreeSet<u32>, wait: Duration) {
+    let prefixes: Vec<_> = processes.iter().copied().map(prefix_of).collect();
+    let start = Instant::now();
     // Of a process elsewhere that has the same number and this folder, too, the lock is held.
-    remove(&std::env::temp_dir(), &prefix_of(process), Duration::ZERO);
+    while remove(parent, &prefixes, Duration::ZERO) > 0 && start.elapsed() < wait {
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Removes this user's folders whose owner is gone: no process holds their lock.
 fn reap(parent: &Path) {
-    remove(parent, PREFIX, LEAST_AGE);
+    remove(parent, &[PREFIX.to_owned()], LEAST_AGE);
 }
 
-/// Removes those folders whose names begin like this, that are so old, and whose owner is gone.
-fn remove(parent: &Path, prefix: &str, least_age: Duration) {
+/// Removes those folders whose names begin like one of these, that are so old, and whose owner is
+/// gone. Returns how many such names are left.
+fn remove(parent: &Path, prefixes: &[String], least_age: Duration) -> usize {
     let found = fs::read_dir(parent).into_iter().flatten().flatten();
-    for item in found {
+    let is_left = |item: &fs::DirEntry| {
         let name = item.file_name();
-        let is_ours = name.to_string_lossy().starts_with(prefix);
-        if is_ours && is_abandoned(&item.path(), least_age) {
-            // A folder that can't be removed is tried again by the next process.
-            let _ = fs::remove_dir_all(item.path());
-        }
-    }
+        let name = name.to_string_lossy();
+        let is_asked_for = prefixes.iter().any(|prefix| name.starts_with(prefix));
+        // A folder that can't be removed is tried again by the next process.
+        is_asked_for
+            && !(is_abandoned(&item.path(), least_age) && fs::remove_dir_all(item.path()).is_ok())
+    };
+    found.filter(is_left).count()
 }
 
 fn is_abandoned(folder: &Path, least_age: Duration) -> bool {
     let Ok(metadata) = fs::symlink_metadata(folder) else {
         return false;
     };
-    let age = metadata
-        .modified()
-        .map(|time| SystemTime::now().duration_since(time));
-    let is_old = matches!(age, Ok(Ok(age)) if age >= least_age);
+    // By a server's clock it may be of the future.
+    let age = metadata.modified().map(|time| {
+        let age = SystemTime::now().duration_since(time);
+        age.unwrap_or_default()
+    });
+    let is_old = age.is_ok_and(|age| age >= least_age);
     let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
     if !metadata.is_dir() || !is_old || !is_own {
         return false;
@@ -155,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_a_process_that_was_killed_go_at_once() {
+    fn folders_of_processes_that_were_killed_go_at_once() {
         let parent = tempfile::tempdir().unwrap();
         let make = |name: &str| {
             let folder = parent.path().join(name);
@@ -165,11 +228,58 @@ mod tests {
         let held = make("sweeper-cc-12-held");
         held.try_lock().unwrap();
         drop(make("sweeper-cc-12-left"));
+        drop(make("sweeper-cc-45-left"));
         drop(make("sweeper-cc-123-left"));
-        remove(parent.path(), &prefix_of(12), Duration::ZERO);
+        remove_of_in(parent.path(), &BTreeSet::from([12, 45]), LOCK_WAIT);
         let left = fs::read_dir(parent.path()).unwrap();
         let mut left: Vec<_> = left.map(|item| item.unwrap().file_name()).collect();
         left.sort();
         assert_eq!(left, ["sweeper-cc-12-held", "sweeper-cc-123-left"]);
+    }
+
+    #[test]
+    fn a_lock_that_is_let_go_soon_is_waited_for() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("sweeper-cc-12-dying");
+        fs::create_dir(&folder).unwrap();
+        let lock = File::create(folder.join(LOCK)).unwrap();
+        lock.try_lock().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                thread::sleep(Duration::from_millis(2));
+                drop(lock);
+            });
+            let long = Duration::from_secs(60);
+            remove_of_in(parent.path(), &BTreeSet::from([12]), long);
+        });
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn folders_that_are_there_still_go_when_their_process_ends_at_once() {
+        let parent = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            let folder = parent.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("object"), "").unwrap();
+            folder
+        };
+        let folders = Folders(Mutex::new(BTreeSet::new()));
+        let there = make("there");
+        let _listed = folders.list(&there);
+        let gone = make("gone");
+        drop(folders.list(&gone));
+        folders.remove();
+        assert!(!there.exists() && gone.exists());
+    }
+
+    #[test]
+    fn a_folder_is_listed_for_as_long_as_it_is_there() {
+        let is_listed = |folder: &Path| OWN.change(|folders| folders.contains(folder));
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.path().to_owned();
+        assert!(is_listed(&path));
+        drop(scratch);
+        assert!(!is_listed(&path) && !path.exists());
     }
 }

@@ -18,6 +18,7 @@ use crate::compile::background;
 use crate::device::foreign::command::launcher;
 use crate::execute::supervisor::WorkerCommand;
 use crate::execute::worker::serve;
+use crate::scratch;
 
 /// Serves until the main process goes away.
 pub fn worker() -> Exit {
@@ -61,6 +62,7 @@ fn end_when_told(stop: &Arc<AtomicBool>) {
         if signals.forever().next().is_some() {
             stop.store(true, Ordering::Relaxed);
             thread::sleep(END_WITHIN);
+            scratch::remove_own();
             low_level::exit(Exit::Impossible.code().into());
         }
     };

@@ -1,5 +1,6 @@
 //! Child processes: their end with this one, the last text that they wrote, their signals.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -58,20 +59,23 @@ pub fn in_own_session(command: &mut Command) {
     }
 }
 
-/// Kills all others of the session that a process leads or has led.
-pub fn kill_session(leader: u32) {
+/// Kills all others of the session that a process leads or has led, and returns their numbers.
+pub fn kill_session(leader: u32) -> BTreeSet<u32> {
+    let mut killed = BTreeSet::new();
     // What was started while the others were looked at is found by the next look.
     for _ in 0..MOST_LOOKS {
         let members = others_of_session(leader);
         if members.is_empty() {
-            return;
+            break;
         }
         for member in members {
             // It may have ended by itself.
             let _ = kill_process(member, Signal::KILL);
+            killed.insert(member.as_raw_pid().unsigned_abs());
         }
         thread::sleep(BETWEEN_LOOKS);
     }
+    killed
 }
 
 /// How often members of a session are looked for: one that hangs in a driver is left to the system.
@@ -190,7 +194,7 @@ mod tests {
             thread::sleep(Duration::from_millis(5));
         }
         leader.kill().unwrap();
-        kill_session(leader.id());
+        assert!(kill_session(leader.id()).len() >= 2);
         assert!(others_of_session(leader.id()).is_empty());
         let mut rest = Vec::new();
         // All that could have written are gone.

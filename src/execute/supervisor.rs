@@ -463,9 +463,9 @@ impl Drop for Worker {
 fn end(child: &mut Child) -> Option<ExitStatus> {
     // A process that is gone already can't be killed; that is as well.
     let _ = child.kill();
-    kill_session(child.id());
+    let others = kill_session(child.id());
     let status = ended(child);
-    scratch::remove_of(child.id());
+    scratch::remove_of(&(&others | &BTreeSet::from([child.id()])));
     status
 }
 

@@ -7,6 +7,7 @@ mod prices;
 mod server;
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::io;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -23,6 +24,7 @@ use crate::device::Artifact;
 use crate::device::process::die_with_parent;
 use crate::frames::{receive, send};
 use crate::hardware::DeviceIdentity;
+use crate::scratch;
 
 pub use server::serve;
 
@@ -264,6 +266,7 @@ fn end(child: &mut Child) {
     }
     let _ = child.kill();
     let _ = child.wait();
+    scratch::remove_of(&BTreeSet::from([child.id()]));
 }
 
 /// A plan, and how long it took, in nanoseconds.
