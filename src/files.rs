@@ -4,9 +4,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use sha2::{Digest as _, Sha256};
+
+use crate::identity::Digest;
 
 /// Opens a file for reading.
 ///
@@ -73,6 +76,27 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// Those of the file system, or that it is no regular file, or no text.
 pub fn read_to_string(path: &Path) -> io::Result<String> {
     io::read_to_string(open(path)?)
+}
+
+/// The SHA-256 of a file.
+///
+/// # Errors
+/// Those of the file system, or that it is no regular file.
+pub fn digest(path: &Path) -> io::Result<Digest> {
+    let mut hasher = Sha256::new();
+    io::copy(&mut open(path)?, &mut hasher)?;
+    Ok(Digest::from_bytes(hasher.finalize().into()))
+}
+
+/// The file of a program: a path as shells understand it, or a name that is looked for in the
+/// folders of `PATH`. A relative path is one from `folder`.
+pub fn program(name: &Path, folder: &Path) -> Option<PathBuf> {
+    if name.components().count() > 1 {
+        return Some(folder.join(name));
+    }
+    let folders = std::env::var_os("PATH")?;
+    let mut found = std::env::split_paths(&folders).map(|folder| folder.join(name));
+    found.find(|path| path.is_file())
 }
 
 /// Writes a file as a whole: a reader sees the old file or the new one, also after a crash.

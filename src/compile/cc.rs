@@ -15,6 +15,7 @@ use super::digests::Digests;
 use super::elf;
 use super::process::{first_line, output, run};
 use super::{Bounds, CompileError};
+use crate::files;
 use crate::scratch::{self, Scratch};
 
 /// How every kernel is compiled. Not `-ffast-math`: gcc then switches the thread that loads the
@@ -75,7 +76,9 @@ impl Driver {
     fn named(name: &OsStr) -> Self {
         let words = name.to_str().unwrap_or_default().split_whitespace();
         let mut words: Vec<String> = words.map(str::to_owned).collect();
-        if words.len() < 2 || resolve(Path::new(name)).is_some_and(|path| path.exists()) {
+        if words.len() < 2
+            || files::program(Path::new(name), Path::new("")).is_some_and(|path| path.exists())
+        {
             // Kernels are compiled in other folders.
             let file = Path::new(name);
             let is_path = file.components().count() > 1;
@@ -281,17 +284,7 @@ const MOST_BYTES: u64 = 256 << 20;
 
 /// The digest of a program, where it is a file.
 fn program_digest(program: &Path, digests: &Digests) -> Option<String> {
-    digests.of(&resolve(program)?).ok()
-}
-
-/// A program by its path, or by its name on the search path.
-fn resolve(program: &Path) -> Option<PathBuf> {
-    if program.components().count() > 1 {
-        return Some(program.to_owned());
-    }
-    std::env::split_paths(&std::env::var_os("PATH")?)
-        .map(|folder| folder.join(program))
-        .find(|path| path.is_file())
+    digests.of(&files::program(program, Path::new(""))?).ok()
 }
 
 #[cfg(test)]

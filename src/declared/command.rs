@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use sweeper_program::Value;
 
 use super::command_declaration::{
-    CommandCheck, CommandDeclaration, CommandTime, MetricDeclaration, MetricSource, OutputText,
+    CommandCheck, CommandDeclaration, CommandSource, CommandTime, MetricDeclaration, MetricSource,
+    OutputText,
 };
 use super::declaration::FileDeclaration;
 use super::scope::{compile, number};
@@ -40,6 +41,9 @@ pub struct CommandRequest {
     pub names: Vec<(String, Value)>,
     /// Condition of a run that counts as right.
     pub check: Option<CommandCheck>,
+    /// Files that its identity has the digests of: its program, those that it is made of, and those
+    /// of the workload.
+    pub files: Vec<CommandSource>,
 }
 
 impl CommandRequest {
@@ -186,7 +190,23 @@ impl Command {
             time: declared.time.clone(),
             names: self.numbers(&slots),
             check: check.transpose()?,
+            files: self.files_with_digests(),
         })
+    }
+
+    fn files_with_digests(&self) -> Vec<CommandSource> {
+        let declared = &self.declaration;
+        let program = declared.program_sha256.iter();
+        let program = program.map(|sha256| (&declared.program, sha256));
+        let sources = declared.sources.iter();
+        let sources = sources.map(|source| (&source.path, &source.sha256));
+        let data = self.files.iter().map(|file| (&file.path, &file.sha256));
+        let all = program.chain(sources).chain(data);
+        all.map(|(path, sha256)| CommandSource {
+            path: path.clone(),
+            sha256: sha256.clone(),
+        })
+        .collect()
     }
 
     /// The names that have numbers, with their values.

@@ -255,7 +255,7 @@ impl Sources {
             {
                 self.note_variables(name);
                 let name = variables::expand(name, &self.environment).unwrap_or_default();
-                if let Some(program) = program_file(&name, folder) {
+                if let Some(program) = files::program(Path::new(&name), folder) {
                     self.note_file(program);
                 }
                 self.note_sources_of_command(folder, backend);
@@ -491,22 +491,8 @@ fn tables_of_checks<'n>(root: &'n Node, key: &'static str) -> impl Iterator<Item
     workloads.filter_map(move |workload| below(below(workload, "check")?, key))
 }
 
-/// The file of a program: a path as shells understand it, or a name that is looked for in the
-/// folders of `PATH`. A relative path is one from `folder`.
-pub(super) fn program_file(name: &str, folder: &Path) -> Option<PathBuf> {
-    if name.contains('/') {
-        return Some(folder.join(name));
-    }
-    let folders = std::env::var_os("PATH")?;
-    let mut found = std::env::split_paths(&folders).map(|folder| folder.join(name));
-    found.find(|path| path.is_file())
-}
-
 fn read_input(path: &Path) -> Result<InputFile, String> {
-    let mut file = files::open(path).map_err(|error| error.to_string())?;
-    let mut hasher = Sha256::new();
-    io::copy(&mut file, &mut hasher).map_err(|error| error.to_string())?;
+    let digest = files::digest(path).map_err(|error| error.to_string())?;
     let path = std::path::absolute(path).map_err(|error| error.to_string())?;
-    let digest = Digest::from_bytes(hasher.finalize().into());
     Ok(InputFile { path, digest })
 }

@@ -6,9 +6,9 @@ use super::command::{IN_SCRATCH, folder};
 use super::render::DIGESTS;
 use super::source::{PATHS_OF_MANIFEST, named_file};
 use crate::declared::command_declaration::CommandSource;
+use crate::files;
 use crate::manifest::diagnostics::Code;
 use crate::manifest::section::Context;
-use crate::manifest::sources::program_file;
 use crate::manifest::text::At;
 use crate::manifest::tree::{Node, Raw, Table};
 use crate::manifest::variables;
@@ -44,13 +44,14 @@ impl CommandFiles {
 
 /// The files of the command that a table has; mistakes are reported. Where the table is of a run's
 /// manifest, files that it has no digest of were no part of that run's identity, and are left out.
-pub(super) fn files(cx: &mut Context<'_>, table: &Table) -> Option<CommandFiles> {
+pub(super) fn command_files(cx: &mut Context<'_>, table: &Table) -> Option<CommandFiles> {
     let command = &table.get("command")?.value;
     let Raw::Array(items) = &command.raw else {
         return None;
     };
     let name = cx.expanded(items.first()?, "command")?;
-    let path = program_file(&name, &cx.in_folder(command.at, Path::new("")));
+    let place = cx.in_folder(command.at, Path::new(""));
+    let path = files::program(Path::new(&name), &place);
     let file = path
         .as_ref()
         .and_then(|path| cx.sources.file(path)?.clone().ok());
@@ -72,7 +73,7 @@ pub(super) fn files(cx: &mut Context<'_>, table: &Table) -> Option<CommandFiles>
 
 /// The files of a command, compared with the digests that a run's manifest has.
 pub(super) fn checked_files(cx: &mut Context<'_>, table: &Table) -> Option<CommandFiles> {
-    let found = files(cx, table)?;
+    let found = command_files(cx, table)?;
     let Some(recorded) = table.get(DIGESTS) else {
         return Some(found);
     };

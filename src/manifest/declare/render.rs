@@ -235,7 +235,7 @@ fn place(cx: &mut Context<'_>, table: &Table, keys: &mut Vec<(String, String)>) 
     let Some(command) = table.get("command").map(|entry| &entry.value) else {
         return;
     };
-    let Some(files) = super::command_files::files(cx, table) else {
+    let Some(files) = super::command_files::command_files(cx, table) else {
         return;
     };
     if let Raw::Array(items) = &command.raw {

@@ -293,6 +293,49 @@ fn an_edited_script_is_measured_again_and_a_rerun_refuses_it() {
     assert_eq!(resolved(), first);
 }
 
+/// The script is edited while it is measured, as a person may do it who tries the next version.
+#[test]
+fn a_script_that_is_edited_while_it_is_measured_costs_its_own_row() {
+    let place = with_script("");
+    let edited = "[ -e edited ] || { touch edited; echo true >> work.sh; }\n";
+    fs::write(place.path("work.sh"), edited).unwrap();
+    let ran = place.sweeper(&["run", "m.toml", "--device", "cpu"]);
+    assert_eq!(code(&ran), 4, "{}", text(&ran));
+    let rows = rows(&place);
+    let row = |backend: &str| rows.iter().find(|row| row["backend"] == backend).unwrap();
+    assert_eq!(row("other")["status"], "ok");
+    assert_eq!(row("script")["status"], "error");
+    let reason = &row("script")["reason"];
+    let wanted = "work.sh` changed since the manifest was read: run again";
+    assert!(reason.contains(wanted), "{reason}");
+    run(&place);
+    assert_eq!(runs(&place), 2, "the edited script is another one");
+}
+
+#[test]
+fn a_file_that_a_command_writes_is_none_of_its_sources() {
+    let writes = |keys: &str| {
+        let place = with_script(keys);
+        let manifest = fs::read_to_string(place.path("m.toml")).unwrap();
+        let manifest = manifest.replace(
+            "[\"sh\", \"work.sh\"]",
+            "[\"tee\", \"out.txt\"]\nstdin = \"lib.sh\"",
+        );
+        fs::write(place.path("m.toml"), manifest).unwrap();
+        fs::write(place.path("out.txt"), "of another time\n").unwrap();
+        place
+    };
+    let place = writes("");
+    let ran = place.sweeper(&["run", "m.toml", "--device", "cpu"]);
+    assert_eq!(code(&ran), 4, "{}", text(&ran));
+    let said = text(&ran);
+    assert!(said.contains("without those that it writes"), "{said}");
+    let place = writes("sources = []");
+    run(&place);
+    run(&place);
+    assert_eq!(runs(&place), 1);
+}
+
 #[test]
 fn files_that_a_command_names_as_its_sources_are_part_of_its_identity() {
     let place = with_script("sources = [\"work.sh\", \"lib.sh\"]");

@@ -6,7 +6,6 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use rustix::thread::transparent_huge_pages_are_disabled;
-use sha2::{Digest as _, Sha256};
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Foreign, Program, Tensors};
 
@@ -15,16 +14,18 @@ use crate::declared::command_declaration::{CommandTime, MetricSource, OutputText
 use crate::declared::{CommandRequest, SCRATCH_MARK};
 use crate::device::{DeviceError, DeviceMemory, Prepared, RunsPrograms, Sample};
 use crate::expression::{Expression, Operand};
-use crate::identity::Digest;
+use crate::files;
 use crate::row::metric::{Better, Metric, OF_SYSTEM};
 use crate::row::outcome::{Checked, Status};
 use crate::scratch::Scratch;
 
 pub mod launcher;
 pub mod metrics;
+mod unedited;
 
 use launcher::{Ended, Launcher, Start};
 use metrics::Written;
+use unedited::Unedited;
 
 /// The last bytes of standard error that a reason is taken from.
 const LAST_WORDS_BYTES: u64 = 4096;
@@ -50,6 +51,7 @@ pub struct Commands {
     launcher: Option<Launcher>,
     scratch: Option<Scratch>,
     programs: Vec<Loaded>,
+    unedited: Unedited,
 }
 
 /// A program that can be started.
@@ -310,19 +312,20 @@ fn seconds(nanoseconds: u64) -> f64 {
 }
 
 impl Commands {
-    /// Runs a command to its end.
-    fn launch(&mut self, start: &Start) -> Result<Ended, DeviceError> {
+    /// Runs a command of a program to its end. What it did tells nothing where the program's files
+    /// were edited meanwhile.
+    fn launch(&mut self, program: usize, start: &Start) -> Result<Ended, DeviceError> {
         let launcher = match &mut self.launcher {
             Some(launcher) => launcher,
             none => none.insert(Launcher::start().map_err(|error| trouble(&error))?),
         };
-        match launcher.run(start) {
-            Ok(ended) => ended.map_err(|reason| failed(Status::LaunchError, reason)),
-            Err(error) => {
-                self.launcher = None;
-                Err(trouble(&error))
-            }
+        let ended = launcher.run(start);
+        if ended.is_err() {
+            self.launcher = None;
         }
+        self.unedited.check(&self.programs[program].request.files)?;
+        let ended = ended.map_err(|error| trouble(&error))?;
+        ended.map_err(|reason| failed(Status::LaunchError, reason))
     }
 
     /// Runs a program once: its scratch folder is emptied and its preparations run before.
@@ -331,7 +334,7 @@ impl Commands {
         loaded.clear().map_err(|error| trouble(&error))?;
         for command in loaded.request.prepare.clone() {
             let start = self.programs[program].start(&command, None, None);
-            let ended = self.launch(&start).map_err(in_preparation)?;
+            let ended = self.launch(program, &start).map_err(in_preparation)?;
             if let Some(error) = self.programs[program].refusal(&command, &ended, &[0]) {
                 return Err(in_preparation(error));
             }
@@ -340,7 +343,7 @@ impl Commands {
         let stdout = loaded.has_readers().then(|| loaded.stdout());
         let request = &loaded.request;
         let start = loaded.start(&request.command, request.stdin.as_deref(), stdout);
-        let ended = self.launch(&start)?;
+        let ended = self.launch(program, &start)?;
         let loaded = &mut self.programs[program];
         loaded.peak_bytes = loaded.peak_bytes.max(ended.peak_bytes);
         let request = &loaded.request;
@@ -366,7 +369,7 @@ impl Commands {
                 judged.clone_from(&stdout);
             }
             let start = loaded.start(&check.command, None, Some(stdout));
-            let ended = self.launch(&start)?;
+            let ended = self.launch(program, &start)?;
             match self.programs[program].refusal(&check.command, &ended, &[0]) {
                 None => {}
                 Some(DeviceError::Foreign { reason, .. }) => {
@@ -378,10 +381,11 @@ impl Commands {
         let Some(wanted) = &check.sha256 else {
             return Ok(());
         };
-        let found = digest(&judged).map_err(|error| {
+        let found = files::digest(&judged).map_err(|error| {
             let name = judged.file_name().unwrap_or_default().to_string_lossy();
             failed(Status::Wrong, format!("the check: `{name}`: {error}"))
         })?;
+        let found = found.hex();
         match found == *wanted {
             true => Ok(()),
             false => {
@@ -393,20 +397,15 @@ impl Commands {
     }
 }
 
-fn digest(path: &Path) -> io::Result<String> {
-    let mut hasher = Sha256::new();
-    io::copy(&mut fs::File::open(path)?, &mut hasher)?;
-    Ok(Digest::from_bytes(hasher.finalize().into()).hex())
-}
-
 /// Why a program can't be started here, if it can't.
 fn missing(name: &str) -> Option<String> {
-    if name.contains('/') {
-        return (!Path::new(name).is_file()).then(|| format!("there is no program `{name}`"));
+    match files::program(Path::new(name), Path::new("")) {
+        Some(path) if path.is_file() => None,
+        Some(_) => Some(format!("there is no program `{name}`")),
+        None => Some(format!(
+            "there is no program `{name}` in the folders of PATH"
+        )),
     }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&folders).any(|folder| folder.join(name).is_file());
-    (!is_there).then(|| format!("there is no program `{name}` in the folders of PATH"))
 }
 
 impl ForeignRunner for Commands {
