@@ -78,6 +78,11 @@ fn acceptable(diagnostics: &Diagnostics, deny_lints: bool) -> bool {
     }
 }
 
+/// The manifest as one tree with settings from outside, if it has no mistakes so far.
+pub(super) fn merged(sources: &Sources, overrides: &Overrides) -> Option<Node> {
+    document(&mut Context::new(sources, sources.texts.clone()), overrides)
+}
+
 /// The manifest as one tree: the manifest that it extends below, settings from outside above.
 fn document(cx: &mut Context<'_>, overrides: &Overrides) -> Option<Node> {
     let count = cx.texts.0.len();

@@ -98,10 +98,7 @@ impl<'s> Context<'s> {
 
     /// `path` relative to the folder of the manifest that `at` is in.
     pub(super) fn in_folder(&self, at: At, path: &std::path::Path) -> PathBuf {
-        match self.sources.folders.get(at.source as usize) {
-            Some(folder) => folder.join(path),
-            None => path.to_owned(),
-        }
+        self.sources.folder(at).join(path)
     }
 
     pub(super) fn is_file(&self, at: At) -> bool {

@@ -18,6 +18,7 @@ use super::includes::SourceClosure;
 use super::like;
 use super::overrides::Overrides;
 use super::python_files::PythonFiles;
+use super::resolve;
 use super::suggest;
 use super::text::{At, Text, Texts};
 use super::tree::{self, Node, Raw, Table};
@@ -110,19 +111,23 @@ impl Sources {
         sources
     }
 
-    /// Reads the files and variables that settings from outside the manifest refer to.
+    /// Reads the files and variables that the manifest refers to once it has settings from outside.
+    /// Their relative paths are those of the current folder.
     pub fn read_for(&mut self, overrides: &Overrides) {
-        for setting in overrides.iter() {
-            self.note_variables(&setting.text);
-            let text = variables::expand(&setting.text, &self.environment)
-                .unwrap_or_else(|_| setting.text.clone());
-            if let Ok(node) = tree::parse_value(&text, 0) {
-                node.walk("", &mut |key, node| self.note(Path::new(""), key, node));
-            }
-            if setting.path.ends_with(".inputs") {
-                self.note_input(PathBuf::from(text));
-            }
+        if overrides.iter().len() == 0 {
+            return;
         }
+        // The mistakes of one that can't be read are reported when it is resolved.
+        if let Some(root) = resolve::merged(self, overrides) {
+            self.note_all(&root);
+        }
+    }
+
+    /// The folder of the text that something is written in; that of a setting from outside is the
+    /// current one.
+    pub(super) fn folder(&self, at: At) -> &Path {
+        let folder = self.folders.get(at.source as usize);
+        folder.map_or(Path::new(""), PathBuf::as_path)
     }
 
     /// Sets an environment variable, in place of the environment's value.
@@ -154,55 +159,66 @@ impl Sources {
         self.python.get(&(main.to_owned(), folders.to_vec()))
     }
 
-    /// A path in a manifest's text, with variables.
-    fn expanded(&mut self, folder: &Path, text: &str) -> PathBuf {
+    /// The path that a text is, with variables; none where it is no text.
+    fn expanded(&mut self, node: &Node) -> Option<PathBuf> {
+        let text = node.text()?;
         self.note_variables(text);
         let text = variables::expand(text, &self.environment);
-        folder.join(text.unwrap_or_default())
+        Some(self.folder(node.at).join(text.unwrap_or_default()))
+    }
+
+    /// The paths that a text or the texts of a list are, with variables.
+    fn all_expanded(&mut self, node: &Node) -> Vec<PathBuf> {
+        let items = match &node.raw {
+            Raw::Array(items) => items.as_slice(),
+            _ => std::slice::from_ref(node),
+        };
+        items
+            .iter()
+            .filter_map(|item| self.expanded(item))
+            .collect()
     }
 
     /// Reads the sources in Python that `[backend.Y]` tables and checks of `[workload.X]` tables
     /// name.
-    fn note_python(&mut self, folder: &Path, node: &Node) {
+    fn note_python(&mut self, node: &Node) {
         let Some(root) = node.table() else { return };
         let python = root.get("python").and_then(|entry| entry.value.table());
-        let folders: Vec<&str> = match python.and_then(|table| table.get("path")) {
-            Some(entry) => match &entry.value.raw {
-                Raw::Array(items) => items.iter().filter_map(Node::text).collect(),
-                _ => entry.value.text().into_iter().collect(),
-            },
-            None => Vec::new(),
-        };
-        let folders = folders.into_iter().map(|text| self.expanded(folder, text));
-        let folders: Vec<PathBuf> = folders.collect();
+        let folders = python.and_then(|table| table.get("path"));
+        let folders = folders.map(|entry| self.all_expanded(&entry.value));
+        let folders = folders.unwrap_or_default();
         let functions = ["reference", "judge"].into_iter();
         let functions = functions.flat_map(|key| tables_of_checks(node, key));
         let tables = ["backend", "workload"].into_iter();
         let tables = tables.flat_map(|key| tables_below(node, key));
         for table in tables.chain(functions) {
-            let file = table.get("python").or_else(|| table.get("kernelbench"));
-            let Some(text) = file.and_then(|entry| entry.value.text()) else {
-                continue;
-            };
-            self.note_module(folder, text, &folders);
+            if let Some(file) = table.get("python").or_else(|| table.get("kernelbench")) {
+                self.note_module(&file.value, &folders);
+            }
         }
         let makers = tables_below(node, "workload");
         for maker in makers.filter_map(|table| table.get(INPUTS_FROM)) {
-            let file = match maker.value.table() {
-                Some(table) => table.get("python").and_then(|entry| entry.value.text()),
-                None => maker.value.text().and_then(parts).map(|(file, _)| file),
+            let maker = &maker.value;
+            let file = match maker.table() {
+                Some(table) => table.get("python").map(|entry| entry.value.clone()),
+                None => maker.text().and_then(parts).map(|(file, _)| Node {
+                    at: maker.at,
+                    raw: Raw::Text(file.to_owned()),
+                }),
             };
             if let Some(file) = file {
-                self.note_module(folder, file, &folders);
+                self.note_module(&file, &folders);
             }
         }
     }
 
     /// Reads a source in Python.
-    fn note_module(&mut self, folder: &Path, text: &str, folders: &[PathBuf]) {
-        let main = self.expanded(folder, text);
-        let read = PythonFiles::read(&main, folders);
-        self.python.insert((main, folders.to_vec()), read);
+    fn note_module(&mut self, file: &Node, folders: &[PathBuf]) {
+        if let Some(main) = self.expanded(file) {
+            let read = || PythonFiles::read(&main, folders);
+            let key = (main.clone(), folders.to_vec());
+            self.python.entry(key).or_insert_with(read);
+        }
     }
 
     /// A file that a declared workload names, or that a declared command is made of, if it was
@@ -212,15 +228,12 @@ impl Sources {
     }
 
     /// Reads the files that `[workload.X.files]` tables name.
-    fn note_files(&mut self, folder: &Path, root: &Node) {
+    fn note_files(&mut self, root: &Node) {
         for workload in tables_below(root, "workload") {
             let files = workload.get("files").and_then(|entry| entry.value.table());
             for entry in files.map_or(&[][..], |table| &table.entries) {
-                if let Some(text) = entry.value.text() {
-                    self.note_variables(text);
-                    let text = variables::expand(text, &self.environment);
-                    self.note_file(folder.join(text.unwrap_or_default()));
-                }
+                let file = self.expanded(&entry.value);
+                file.into_iter().for_each(|file| self.note_file(file));
             }
         }
     }
@@ -231,67 +244,58 @@ impl Sources {
     }
 
     /// Reads the files of right outputs that `[workload.X]` tables name.
-    fn note_expected(&mut self, folder: &Path, root: &Node) {
-        for reference in tables_of_checks(root, "reference") {
-            if let Some(text) = reference.get("file").and_then(|entry| entry.value.text()) {
-                let path = self.expanded(folder, text);
-                let found = expected_files::read(&path);
-                self.expected.insert(path, found);
+    fn note_expected(&mut self, root: &Node) {
+        let references = tables_of_checks(root, "reference");
+        for file in references.filter_map(|reference| reference.get("file")) {
+            if let Some(path) = self.expanded(&file.value) {
+                let read = || expected_files::read(&path);
+                self.expected.entry(path.clone()).or_insert_with(read);
             }
         }
     }
 
     fn note_file(&mut self, path: PathBuf) {
-        let file = read_file(&path);
-        self.files.entry(path).or_insert(file);
+        let file = || read_file(&path);
+        self.files.entry(path.clone()).or_insert_with(file);
     }
 
     /// Reads the sources that `[backend.Y]` tables name, and the programs of commands.
-    fn note_code(&mut self, folder: &Path, root: &Node) {
+    fn note_code(&mut self, root: &Node) {
         for backend in tables_below(root, "backend") {
-            let command = backend.get("command").map(|entry| &entry.value.raw);
-            if let Some(Raw::Array(items)) = command
-                && let Some(name) = items.first().and_then(Node::text)
-            {
-                self.note_variables(name);
-                let name = variables::expand(name, &self.environment).unwrap_or_default();
-                if let Some(program) = files::program(Path::new(&name), folder) {
-                    self.note_file(program);
+            self.note_command(backend);
+            let folders = backend.get("include");
+            let folders = folders.map(|entry| self.all_expanded(&entry.value));
+            let folders = folders.unwrap_or_default();
+            for source in ["cuda", "c"].iter().filter_map(|key| backend.get(key)) {
+                if let Some(main) = self.expanded(&source.value) {
+                    let read = || SourceClosure::read(&main, &folders);
+                    let key = (main.clone(), folders.clone());
+                    self.code.entry(key).or_insert_with(read);
                 }
-                self.note_sources_of_command(folder, backend);
-            }
-            let folders = match backend.get("include").map(|entry| &entry.value.raw) {
-                Some(Raw::Array(items)) => items.iter().filter_map(Node::text).collect(),
-                Some(Raw::Text(text)) => vec![text.as_str()],
-                _ => Vec::new(),
-            };
-            let folders: Vec<PathBuf> = folders.iter().map(|text| folder.join(text)).collect();
-            for key in ["cuda", "c"] {
-                let Some(text) = backend.get(key).and_then(|entry| entry.value.text()) else {
-                    continue;
-                };
-                self.note_variables(text);
-                let text = variables::expand(text, &self.environment);
-                let main = folder.join(text.unwrap_or_default());
-                let read = SourceClosure::read(&main, &folders);
-                self.code.insert((main, folders.clone()), read);
             }
         }
     }
 
-    /// Reads the files that a command is made of beside its program.
-    fn note_sources_of_command(&mut self, folder: &Path, backend: &Table) {
-        let paths = match backend.get(COMMAND_SOURCES).map(|entry| &entry.value.raw) {
-            Some(Raw::Array(items)) => {
-                let texts = items.iter().filter_map(Node::text);
-                texts.map(|text| self.expanded(folder, text)).collect()
-            }
-            Some(_) => Vec::new(),
+    /// Reads the files that a command is made of, if a backend is one.
+    fn note_command(&mut self, backend: &Table) {
+        let Some(Raw::Array(items)) = backend.get("command").map(|entry| &entry.value.raw) else {
+            return;
+        };
+        let Some((node, name)) = items.first().and_then(|node| Some((node, node.text()?))) else {
+            return;
+        };
+        self.note_variables(name);
+        let name = variables::expand(name, &self.environment).unwrap_or_default();
+        if let Some(program) = files::program(Path::new(&name), self.folder(node.at)) {
+            self.note_file(program);
+        }
+        let paths = match backend.get(COMMAND_SOURCES) {
+            Some(named) => self.all_expanded(&named.value),
             None => scripts(backend, |node| {
                 let text = node.text()?;
                 self.note_variables(text);
                 let text = variables::expand(text, &self.environment).ok()?;
-                Some((text, folder.to_owned()))
+                Some((text, self.folder(node.at).to_owned()))
             }),
         };
         for path in paths {
@@ -306,33 +310,38 @@ impl Sources {
         let name = path.display().to_string();
         self.texts.0.push(Text::new(name, text, true));
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        self.folders.push(folder.clone());
+        self.folders.push(folder);
         let mut root = tree::parse(&self.texts, source, &mut Diagnostics::default());
         // Its mistakes are reported when the manifest is resolved.
         let _ = like::expand(&mut root);
-        root.walk("", &mut |key, node| self.note(&folder, key, node));
-        self.note_code(&folder, &root);
-        self.note_files(&folder, &root);
-        self.note_expected(&folder, &root);
-        self.note_python(&folder, &root);
+        self.note_all(&root);
         let base = &root.table()?.get("extends")?.value;
-        Some((folder.join(base.text()?), base.at))
+        Some((self.folder(base.at).join(base.text()?), base.at))
+    }
+
+    /// Reads the files and variables that a manifest refers to.
+    fn note_all(&mut self, root: &Node) {
+        root.walk("", &mut |key, node| self.note(key, node));
+        self.note_code(root);
+        self.note_files(root);
+        self.note_expected(root);
+        self.note_python(root);
     }
 
     /// Reads the files and variables that a value refers to, if any.
-    fn note(&mut self, folder: &Path, key: &str, node: &Node) {
+    fn note(&mut self, key: &str, node: &Node) {
         let Some(text) = node.text() else { return };
         self.note_variables(text);
         let Ok(text) = variables::expand(text, &self.environment) else {
             return;
         };
+        let path = self.folder(node.at).join(text);
         match key {
             "csv" => {
-                let path = folder.join(text);
                 let table = read_table(&path);
                 self.tables.entry(path).or_insert(table);
             }
-            "inputs" => self.note_input(folder.join(text)),
+            "inputs" => self.note_input(path),
             _ => {}
         }
     }

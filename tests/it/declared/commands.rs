@@ -375,23 +375,32 @@ fn files_that_a_command_names_as_its_sources_are_part_of_its_identity() {
     }
 }
 
-/// A script that is not looked for is no script that may change unseen.
 #[test]
-fn a_script_in_a_folder_that_a_setting_names_is_refused_or_left_out() {
-    let place = with_script("");
-    fs::create_dir(place.path("other")).unwrap();
-    fs::copy(place.path("work.sh"), place.path("other/work.sh")).unwrap();
-    let set = ["--set", "backend.script.directory=other"];
-    let check = |more: &[&str]| {
-        let said = place.sweeper(&[&["check", "m.toml"], &set[..], more].concat());
-        (code(&said), text(&said))
-    };
-    let (status, said) = check(&[]);
-    assert_ne!(status, 0, "{said}");
-    assert!(said.contains("work.sh`: it was not read"), "{said}");
-    assert!(said.contains("`sources = []` none"), "{said}");
-    let (status, said) = check(&["--set", "backend.script.sources=[]"]);
-    assert_eq!(status, 0, "{said}");
+fn files_that_settings_name_are_part_of_the_identity_as_those_of_the_manifest_are() {
+    for set in [
+        "backend.script.directory=other",
+        "backend.script.command=[\"sh\", \"other/work.sh\"]",
+        "backend.script.command=[\"other/work.sh\"]",
+        "backend.script.sources=[\"other/work.sh\"]",
+    ] {
+        let place = with_script("");
+        fs::create_dir(place.path("other")).unwrap();
+        let script = place.path("other/work.sh");
+        fs::write(&script, "#!/bin/sh\ntrue\n").unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let run = || {
+            let ran = place.sweeper(&["run", "m.toml", "--device", "cpu", "--set", set]);
+            assert_eq!(code(&ran), 0, "{set}: {}", text(&ran));
+            text(&ran)
+        };
+        run();
+        fs::write(&script, "#!/bin/sh\nexit 0\n").unwrap();
+        let again = run();
+        let wanted = "work.sh changed since run";
+        assert!(again.contains(wanted), "{set}: {again}");
+        run();
+        assert_eq!(runs(&place), 2, "{set}");
+    }
 }
 
 /// Moving a checkout makes no other run of it.
