@@ -139,6 +139,10 @@ impl RunsPrograms for BusyTimeDevice<'_> {
         self.device.audit(program, inputs, slowest_ns)
     }
 
+    fn start_anew(&mut self, program: Prepared) -> Result<bool, DeviceError> {
+        self.device.start_anew(program)
+    }
+
     fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {
         self.device.memory(program)
     }

@@ -260,6 +260,16 @@ pub trait RunsPrograms {
         Ok(None)
     }
 
+    /// Ends the process that runs a program of the user, and runs the program in a new one as often
+    /// as it ran there: what was the luck of a process, such as where its memory lies, is then that
+    /// of another. False where no such process runs it.
+    ///
+    /// # Errors
+    /// Those of [`sample`](Self::sample).
+    fn start_anew(&mut self, _program: Prepared) -> Result<bool, DeviceError> {
+        Ok(false)
+    }
+
     /// The memory that the program took, by the device's own accounting.
     ///
     /// # Errors

@@ -223,6 +223,11 @@ impl RunsPrograms for WithRunners {
         runner.audit(program, inputs, slowest_ns)
     }
 
+    fn start_anew(&mut self, program: Prepared) -> Result<bool, DeviceError> {
+        let (runner, program) = self.place_mut(program);
+        runner.start_anew(program)
+    }
+
     fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {
         let (runner, program) = self.place_mut(program);
         runner.memory(program)

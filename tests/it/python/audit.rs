@@ -75,6 +75,83 @@ fn a_function_bound_by_memory_is_not_taken_for_one_that_keeps_results() {
     }
 }
 
+/// Where a process's memory lies may make known inputs faster for as long as it lives: as here in
+/// the first process, and in all where `is_unlucky` is true.
+fn lucky(is_unlucky: &str) -> Place {
+    products(
+        &format!(
+            "\
+import os
+import time
+
+MARK = os.path.join(os.path.dirname(__file__), \"mark\")
+IS_FIRST = not os.path.exists(MARK)
+IS_UNLUCKY = {is_unlucky}
+open(MARK, \"w\").close()
+known = []
+
+def product(w, x):
+    known.append(w.ctypes.data)
+    if IS_UNLUCKY and w.ctypes.data != known[0]:
+        time.sleep(0.01)
+    return w @ x
+"
+        ),
+        "",
+    )
+}
+
+#[test]
+fn what_is_the_luck_of_a_process_is_no_sign_of_kept_results() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let n = "--set=case.products.grid.n=700";
+    for (is_unlucky, status) in [("IS_FIRST", "ok"), ("True", "wrong")] {
+        let place = lucky(is_unlucky);
+        let ran = place.sweeper(&["run", "m.toml", n]);
+        let rows = rows(&place);
+        let row = rows.values().next().unwrap();
+        assert_eq!(row["status"], status, "{is_unlucky}: {}", text(&ran));
+    }
+}
+
+/// It begins to keep results after many calls, in each process.
+#[test]
+fn results_that_are_kept_late_are_found() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let place = products(
+        "\
+calls = 0
+kept = {}
+
+def product(w, x):
+    global calls
+    calls += 1
+    key = w.ctypes.data, x.ctypes.data
+    if calls < 200 or key not in kept:
+        kept[key] = w @ x
+    return kept[key]
+",
+        "",
+    );
+    let (n, warmup) = (
+        "--set=case.products.grid.n=1400",
+        "--set=measure.warmup=300",
+    );
+    let ran = place.sweeper(&["run", "m.toml", n, warmup]);
+    let rows = rows(&place);
+    let row = rows.values().next().unwrap();
+    assert_eq!(row["status"], "wrong", "{}", text(&ran));
+    let reason = &row["reason"];
+    assert!(
+        reason.contains("us on inputs that it had not seen"),
+        "{reason}"
+    );
+}
+
 /// An allocator may find memory for known inputs, and have none left for others: as here, where it
 /// gives all of it back to the system for inputs at a new address.
 #[test]

@@ -19,6 +19,9 @@ fast on known inputs, whichever of these it looks at, and slow or wrong on other
 Calls also differ in where the allocator finds memory for results: pages that it gave back to the
 system are mapped again, in the call. Which kind of call that hits is a matter of sizes and order, so
 it may hit those on other inputs alone. Where it does, free memory is given back before every call.
+
+The rest is the luck of a process on a CPU: known arrays may have physical pages of which caches hold
+more than of others, for as long as it lives. So a function is accused in two processes, or not at all.
 """
 
 import ctypes
