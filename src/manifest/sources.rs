@@ -338,8 +338,8 @@ impl Sources {
         let path = self.folder(node.at).join(text);
         match key {
             "csv" => {
-                let table = read_table(&path);
-                self.tables.entry(path).or_insert(table);
+                let table = || read_table(&path);
+                self.tables.entry(path.clone()).or_insert_with(table);
             }
             "inputs" => self.note_input(path),
             _ => {}
@@ -347,8 +347,8 @@ impl Sources {
     }
 
     fn note_input(&mut self, path: PathBuf) {
-        let file = read_input(&path);
-        self.inputs.entry(path).or_insert(file);
+        let file = || read_input(&path);
+        self.inputs.entry(path.clone()).or_insert_with(file);
     }
 
     fn note_variables(&mut self, text: &str) {
