@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -86,6 +86,19 @@ pub fn digest(path: &Path) -> io::Result<Digest> {
     let mut hasher = Sha256::new();
     io::copy(&mut open(path)?, &mut hasher)?;
     Ok(Digest::from_bytes(hasher.finalize().into()))
+}
+
+/// Size, times and inode of a file: one that was written or replaced differs in one of them.
+pub fn stamp(found: &fs::Metadata) -> String {
+    format!(
+        "{} {}.{:09} {}.{:09} {}",
+        found.len(),
+        found.mtime(),
+        found.mtime_nsec(),
+        found.ctime(),
+        found.ctime_nsec(),
+        found.ino()
+    )
 }
 
 /// The file of a program: a path as shells understand it, or a name that is looked for in the

@@ -188,7 +188,16 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
+
+    fn names_in(folder: &Path) -> Vec<OsString> {
+        let items = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> = items.map(|item| item.unwrap().file_name()).collect();
+        names.sort();
+        names
+    }
 
     #[test]
     fn only_old_folders_without_an_owner_are_reaped() {
@@ -209,11 +218,7 @@ mod tests {
         drop(make("sweeper-cc-young", false));
         drop(make("other", true));
         reap(parent.path());
-        let mut left: Vec<_> = fs::read_dir(parent.path())
-            .unwrap()
-            .map(|item| item.unwrap().file_name().into_string().unwrap())
-            .collect();
-        left.sort();
+        let left = names_in(parent.path());
         assert_eq!(left, ["other", "sweeper-cc-held", "sweeper-cc-young"]);
     }
 
@@ -231,9 +236,7 @@ mod tests {
         drop(make("sweeper-cc-45-left"));
         drop(make("sweeper-cc-123-left"));
         remove_of_in(parent.path(), &BTreeSet::from([12, 45]), LOCK_WAIT);
-        let left = fs::read_dir(parent.path()).unwrap();
-        let mut left: Vec<_> = left.map(|item| item.unwrap().file_name()).collect();
-        left.sort();
+        let left = names_in(parent.path());
         assert_eq!(left, ["sweeper-cc-12-held", "sweeper-cc-123-left"]);
     }
 

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
@@ -34,7 +33,7 @@ pub struct Digests {
 /// The remembered digest of one file.
 #[derive(Clone, Serialize, Deserialize)]
 struct Remembered {
-    /// Size, times and inode: a file that was replaced differs in one of them.
+    /// That of [`files::stamp`].
     stamp: String,
     digest: String,
 }
@@ -57,15 +56,7 @@ impl Digests {
         if data.len() < LEAST_BYTES || self.memo.is_none() {
             return read(&path);
         }
-        let stamp = format!(
-            "{} {}.{:09} {}.{:09} {}",
-            data.len(),
-            data.mtime(),
-            data.mtime_nsec(),
-            data.ctime(),
-            data.ctime_nsec(),
-            data.ino()
-        );
+        let stamp = files::stamp(&data);
         let name = path.to_string_lossy().into_owned();
         let held = self.load().remove(&name);
         if let Some(held) = held.filter(|held| held.stamp == stamp) {

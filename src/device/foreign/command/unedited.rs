@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::declared::command_declaration::CommandSource;
@@ -14,29 +13,8 @@ use crate::files;
 /// were written since are read again.
 #[derive(Default)]
 pub(super) struct Unedited {
-    held: HashMap<PathBuf, (Stamp, String)>,
-}
-
-/// What differs in a file that was written or replaced: size, times in seconds and nanoseconds, and
-/// inode.
-#[derive(PartialEq)]
-struct Stamp {
-    bytes: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-    inode: u64,
-}
-
-impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
-        let found = fs::metadata(path).ok()?;
-        Some(Stamp {
-            bytes: found.len(),
-            modified: (found.mtime(), found.mtime_nsec()),
-            changed: (found.ctime(), found.ctime_nsec()),
-            inode: found.ino(),
-        })
-    }
+    /// Stamp and SHA-256 by path.
+    held: HashMap<PathBuf, (String, String)>,
 }
 
 impl Unedited {
@@ -58,7 +36,7 @@ impl Unedited {
         let Some(path) = files::program(Path::new(&file.path), Path::new("")) else {
             return false;
         };
-        let Some(stamp) = Stamp::of(&path) else {
+        let Ok(stamp) = fs::metadata(&path).map(|found| files::stamp(&found)) else {
             return false;
         };
         if let Some((held, sha256)) = self.held.get(&path)
