@@ -431,6 +431,13 @@ fn killed_worker_leaves_nothing_behind(before: impl Fn(&[String])) {
         let left = processes(&stuck.cc, "\0compiler");
         compilers.iter().all(|process| !left.contains(process))
     });
+    // By the main process, which is killed next.
+    within("their folders go", 10, || {
+        let of = |name: &str, process: &String| name.starts_with(&format!("sweeper-cc-{process}-"));
+        let left = fs::read_dir(stuck.place.path("tmp")).unwrap().flatten();
+        let mut left = left.map(|folder| folder.file_name().into_string().unwrap());
+        left.all(|name| !compilers.iter().any(|process| of(&name, process)))
+    });
     kill(&run.id().to_string());
     run.wait().unwrap();
     stuck.assert_is_clean();
