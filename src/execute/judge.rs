@@ -89,6 +89,7 @@ impl<'a> Judge<'a> {
                     error,
                     tolerance: bound,
                     spreads: None,
+                    notices: None,
                 };
                 let complaint = (!check.passed()).then(|| {
                     format!("the judge finds a distance of {value:.3e}, `bound` is {bound:.1e}")

@@ -9,7 +9,7 @@ use sweeper_program::{Phase, Problem, Tensors};
 
 use super::answers::Answers;
 use super::protocol::BlockPoint;
-use crate::row::outcome::Checked;
+use crate::row::outcome::{Checked, ON_SHOWING_INPUTS};
 
 /// A problem with inputs, and the oracle's answer if there is one.
 pub struct ProblemInstance {
@@ -119,7 +119,7 @@ impl Verdict {
             check
                 .tensors
                 .extend(others.tensors.into_iter().map(|one| TensorCheck {
-                    tensor: format!("{} (showing)", one.tensor),
+                    tensor: one.tensor + ON_SHOWING_INPUTS,
                     ..one
                 }));
         }

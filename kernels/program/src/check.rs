@@ -38,6 +38,10 @@ pub struct TensorCheck {
     /// ([`Spread`](crate::spread::Spread)); none where nobody knows that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spreads: Option<f64>,
+    /// The least relative L2 error of the whole tensor that this judgement notices; none where
+    /// nobody knows that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notices: Option<f64>,
 }
 
 impl TensorCheck {
@@ -50,6 +54,7 @@ impl TensorCheck {
             error: f64::INFINITY,
             tolerance: 0.0,
             spreads: None,
+            notices: None,
         }
     }
 
@@ -85,6 +90,7 @@ impl Check {
     pub fn with_tolerances_times(mut self, factor: f64) -> Self {
         for one in &mut self.tensors {
             one.tolerance *= factor;
+            one.notices = one.notices.map(|error| error * factor);
         }
         self
     }
@@ -141,6 +147,10 @@ pub fn compare(
         error,
         tolerance,
         spreads: None,
+        notices: match metric {
+            Metric::RelativeL2 => Some(tolerance),
+            _ => None,
+        },
     }
 }
 

@@ -352,10 +352,14 @@ fn worst(out: &Tensor, answer: &Tensor, spread: &Spread, own: f64) -> Option<Ten
             error: along.abs() / sizes.whole,
             tolerance: noise.max(own),
             spreads: Some(along.abs() / sizes.whole / (spread.scale + UNIT_ROUNDOFF / 4.0)),
+            notices: None,
         });
     }
-    all.into_iter()
-        .max_by(|a, b| a.ratio().total_cmp(&b.ratio()))
+    let notices = all.first().map(|whole| whole.tolerance);
+    let furthest = all
+        .into_iter()
+        .max_by(|a, b| a.ratio().total_cmp(&b.ratio()));
+    furthest.map(|found| TensorCheck { notices, ..found })
 }
 
 /// The judgement of a slice by the sums of its squared errors and values, and its number of
@@ -380,6 +384,7 @@ fn slice(
         error: error.sqrt() / scale,
         tolerance: bound / scale,
         spreads: (noise_norm > 0.0).then(|| error.sqrt() / noise_norm),
+        notices: None,
     }
 }
 

@@ -38,6 +38,7 @@ pub fn check(
                 error,
                 tolerance,
                 spreads: None,
+                notices: None,
             };
         }
         spread::judge(&spec.name, outputs.get(&spec.name), expected)
