@@ -73,7 +73,7 @@ impl DeviceOracle<'_> {
             .answer_largest(whole, small, device)
             .and_then(|answered| {
                 if let Some(showing) = showing {
-                    self.fill(showing, covering_phase(self.block), device)?;
+                    self.fill(showing, small, covering_phase(self.block), device)?;
                 }
                 Ok(answered)
             });
@@ -98,7 +98,7 @@ impl DeviceOracle<'_> {
             answers => answers?,
         };
         self.compare_with_host(small, &answers)?;
-        if self.fill(whole, phase, device)? {
+        if self.fill(whole, small, phase, device)? {
             return Ok(Answered::Whole);
         }
         if self.block.inputs.is_some() {
@@ -109,7 +109,7 @@ impl DeviceOracle<'_> {
         for copy in copies(whole.problem.as_ref(), phase, operations) {
             let inputs = copy.generate(&InputKey(self.block.problem));
             let mut copy = ProblemInstance::without_answer(copy, inputs);
-            if self.fill(&mut copy, phase, device)? {
+            if self.fill(&mut copy, small, phase, device)? {
                 return Ok(Answered::Reduced(copy));
             }
         }
@@ -121,6 +121,7 @@ impl DeviceOracle<'_> {
     fn fill(
         &self,
         instance: &mut ProblemInstance,
+        small: &ProblemInstance,
         phase: Phase,
         device: &mut dyn Device,
     ) -> Result<bool, Failed> {
@@ -129,7 +130,14 @@ impl DeviceOracle<'_> {
         if 16 * elements > memory::available_bytes() {
             return Ok(false);
         }
-        let ask = || self.ask(instance, phase, device);
+        let ask = || {
+            let mut answers = self.ask(instance, phase, device)?;
+            if let Some(known) = &small.expected {
+                let smaller = (small.problem.as_ref(), known);
+                instance.problem.add_spreads(&mut answers, smaller);
+            }
+            Ok(answers)
+        };
         let id = instance.answer_id(&self.block.problem);
         match self.answers.of(instance.problem.as_ref(), &id, phase, ask) {
             Err(Failed::Device(DeviceError::OutOfMemory { .. })) => Ok(false),

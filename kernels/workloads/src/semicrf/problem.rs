@@ -63,6 +63,23 @@ impl Problem for SemiCrfProblem {
         }
     }
 
+    fn add_spreads(&self, answers: &mut Tensors, (smaller, known): (&dyn Problem, &Tensors)) {
+        let specs = smaller.inputs();
+        let scores = self.sizes.score_specs("");
+        let own = scores.iter().find(|spec| spec.shape.len() > 2);
+        let others = specs
+            .iter()
+            .find(|spec| own.is_some_and(|own| own.name == spec.name));
+        if let Some((own, others)) = own.zip(others) {
+            // The second axis has a number of positions that differs from T by one, either way.
+            let smaller = Sizes {
+                t: others.shape[1] + self.sizes.t - own.shape[1],
+                ..self.sizes
+            };
+            oracle::scaled::add_spreads(answers, &self.sizes, (&smaller, known));
+        }
+    }
+
     fn check(
         &self,
         inputs: &Tensors,

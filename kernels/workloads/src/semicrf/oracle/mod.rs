@@ -17,6 +17,7 @@ use sweeper_program::workload::Phase;
 pub(super) mod cuda;
 mod edges;
 mod noise;
+pub(super) mod scaled;
 mod tables;
 
 use edges::{Decomposed, Edges, Gradient, Materialized};
