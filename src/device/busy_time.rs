@@ -107,6 +107,10 @@ impl RunsPrograms for BusyTimeDevice<'_> {
         self.device.poison(program)
     }
 
+    fn launch_floor_ns(&mut self, program: Prepared, iterations: u32) -> Option<f64> {
+        self.device.launch_floor_ns(program, iterations)
+    }
+
     fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
         let start = Instant::now();
         let sample = self.device.sample(program, iterations);

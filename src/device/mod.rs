@@ -120,6 +120,8 @@ pub struct Sample {
     pub iterations: u32,
     /// The device did not wait until all was queued: the time may hold some of the host's.
     pub is_ungated: bool,
+    /// The program changed the floating-point modes of a thread, which were restored after it.
+    pub has_changed_modes: bool,
     /// How the device was doing, where it can be asked.
     pub clocks: Option<Clocks>,
     /// Further values, each a mean over its iterations, by name.
@@ -133,6 +135,7 @@ impl Sample {
             elapsed_ns,
             iterations,
             is_ungated: false,
+            has_changed_modes: false,
             clocks: None,
             metrics: BTreeMap::new(),
         }
@@ -210,6 +213,13 @@ pub trait RunsPrograms {
     /// # Errors
     /// A refused launch or a lost device.
     fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError>;
+
+    /// What of a sample's iteration, in nanoseconds, are calls: the time that as many calls of a
+    /// function that does nothing take, made and timed like those of the program. None where calls
+    /// are not in times, or nobody can tell.
+    fn launch_floor_ns(&mut self, _program: Prepared, _iterations: u32) -> Option<f64> {
+        None
+    }
 
     /// Reads the results of a program's last sample, with the shapes of `specs`.
     ///

@@ -27,6 +27,8 @@ const STEADY_RATIO: f64 = 1.05;
 const MAX_REPEATS: usize = 3;
 /// Samples that show a trend for this long are accepted and flagged.
 const MAX_WARMUP_NS: f64 = 200e6;
+/// Calls that are more than this share of a time are told.
+const LAUNCH_SHARE: f64 = 0.05;
 
 /// The samples of one program.
 pub struct Sampler {
@@ -41,6 +43,8 @@ pub struct Sampler {
     metrics: BTreeMap<String, MetricValues>,
     spent_ns: f64,
     is_ungated: bool,
+    has_changed_modes: bool,
+    launch_floor_ns: Option<f64>,
     readings: Vec<Clocks>,
     flags: Vec<Flag>,
 }
@@ -89,10 +93,15 @@ impl Sampler {
             metrics: BTreeMap::new(),
             spent_ns: 0.0,
             is_ungated: false,
+            has_changed_modes: false,
+            launch_floor_ns: None,
             readings: Vec::new(),
             flags: Vec::new(),
         };
         sampler.warm_up(device, warmup, first_ns)?;
+        if mode.iterations().is_none() {
+            sampler.launch_floor_ns = device.launch_floor_ns(program, sampler.iterations);
+        }
         Ok(sampler)
     }
 
@@ -144,6 +153,7 @@ impl Sampler {
         }
         self.spent_ns += spent_ns;
         self.is_ungated |= sample.is_ungated;
+        self.has_changed_modes |= sample.has_changed_modes;
         self.readings.extend(sample.clocks);
         self.samples_ns.push(sample.per_iteration_ns());
         for (name, metric) in sample.metrics {
@@ -187,6 +197,8 @@ impl Sampler {
             metrics: BTreeMap::new(),
             spent_ns: 0.0,
             is_ungated: false,
+            has_changed_modes: false,
+            launch_floor_ns: self.launch_floor_ns,
             readings: Vec::new(),
             flags: Vec::new(),
         }
@@ -262,6 +274,15 @@ impl Sampler {
         if self.is_ungated {
             self.flags.push(Flag::Ungated);
         }
+        let median = Summary::of(&self.samples_ns).map(|summary| summary.median);
+        if let (Some(floor), Some(median)) = (self.launch_floor_ns, median)
+            && floor > LAUNCH_SHARE * median
+        {
+            self.flags.push(Flag::LaunchFloor);
+        }
+        if self.has_changed_modes {
+            self.flags.push(Flag::FloatModes);
+        }
         if self.readings.iter().any(|reading| reading.is_throttled()) {
             self.flags.push(Flag::Throttled);
         }
@@ -275,6 +296,7 @@ impl Sampler {
             iterations: self.iterations,
             first_runs: self.first_runs,
             warmup_samples: self.warmup_samples,
+            launch_floor_ns: self.launch_floor_ns,
             flags: self.flags,
         }
     }
@@ -303,6 +325,8 @@ pub struct Taken {
     pub first_runs: FirstRuns,
     /// Samples before the first that counts.
     pub warmup_samples: u32,
+    /// The time of an iteration's calls alone, in nanoseconds, where it is in times.
+    pub launch_floor_ns: Option<f64>,
     /// How the device was doing, where it can be asked.
     pub clocks: Option<ClockSummary>,
     /// Flags.

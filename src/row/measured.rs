@@ -21,6 +21,7 @@ const SEPARATOR: &str = "; ";
 pub struct Measured {
     pub iterations: u32,
     pub warmup_samples: u32,
+    pub launch_floor_ns: Option<f64>,
     pub prepare_ns: Option<u64>,
     pub import_ns: Option<u64>,
     pub first_call_ns: Option<u64>,
@@ -45,6 +46,7 @@ impl From<Measurement> for Measured {
         Measured {
             iterations: measurement.iterations,
             warmup_samples: measurement.warmup_samples,
+            launch_floor_ns: measurement.launch_floor_ns,
             prepare_ns: measurement.prepare_ns,
             import_ns: measurement.import_ns,
             first_call_ns: measurement.first_call_ns,

@@ -64,6 +64,10 @@ pub enum Flag {
     CoarseClock,
     /// The device did not wait until a sample was queued: times may hold some of the host's.
     Ungated,
+    /// Calls of the program's kernels alone take more than a twentieth of its time.
+    LaunchFloor,
+    /// The program changed floating-point modes, which were restored after each of its samples.
+    FloatModes,
     /// The device held its clocks back in a sample that was kept.
     Throttled,
     /// A process that is none of this sweep's had the device open: its work may be in the times.
@@ -83,11 +87,13 @@ pub enum Flag {
 
 impl Flag {
     /// All flags.
-    pub const ALL: [Flag; 11] = [
+    pub const ALL: [Flag; 13] = [
         Flag::Unsteady,
         Flag::WideInterval,
         Flag::CoarseClock,
         Flag::Ungated,
+        Flag::LaunchFloor,
+        Flag::FloatModes,
         Flag::Throttled,
         Flag::SharedGpu,
         Flag::AboveRoofline,
@@ -104,6 +110,8 @@ impl Flag {
             Flag::WideInterval => "wide_interval",
             Flag::CoarseClock => "coarse_clock",
             Flag::Ungated => "ungated",
+            Flag::LaunchFloor => "launch_floor",
+            Flag::FloatModes => "float_modes",
             Flag::Throttled => "throttled",
             Flag::SharedGpu => "shared_gpu",
             Flag::AboveRoofline => "above_roofline",
@@ -208,6 +216,10 @@ pub struct Measurement {
     pub iterations: u32,
     /// Samples before the first that counts.
     pub warmup_samples: u32,
+    /// The time of an iteration's calls alone, in nanoseconds: of as many calls of a function that
+    /// does nothing; absent where times do not hold it, or nobody can tell.
+    #[serde(default)]
+    pub launch_floor_ns: Option<f64>,
     /// How long it took to make the program ready from its compiled kernels, as if it were the
     /// first of its process, in nanoseconds; absent where no time passes.
     #[serde(default)]

@@ -162,3 +162,38 @@ fn scores_that_are_far_apart_conform() {
         }
     }
 }
+
+/// Queries and keys times a factor: scores are as large as its square times a few.
+fn with_large_scores(case: &mut Case, factor: f32) {
+    for input in ["q", "k"] {
+        let tensor = &case.inputs[input];
+        let values = tensor
+            .as_f32()
+            .unwrap()
+            .iter()
+            .map(|x| factor * x)
+            .collect::<Vec<_>>();
+        let changed = Tensor::f32(tensor.shape(), values);
+        case.inputs.insert(input.to_owned(), changed);
+    }
+    case.ask();
+}
+
+/// Scores of 900, 30,000 and a million: gradients compute weights again, from numbers that have no
+/// fewer digits than scores have.
+#[test]
+fn gradients_by_large_scores_conform() {
+    for mask in ["none", "causal"] {
+        for (factor, dimension) in [(30.0, 16), (173.0, 16), (1000.0, 16), (30.0, 70)] {
+            let words = format!("attention batch=2 sequence=140 dimension={dimension} mask={mask}");
+            let name = format!("{words}, scores of {}", factor * factor);
+            let backends = &["eager", "compiled"];
+            let mut case = Case::new(name, problem(&words).0, &Phase::ALL, backends);
+            with_large_scores(&mut case, factor);
+            case.conforms_on_cpu(&CanonicalShape::default());
+            if shim::is_here() {
+                case.conforms_on_shim(&[Phase::Both], &CanonicalShape::default(), Mode::Fast);
+            }
+        }
+    }
+}

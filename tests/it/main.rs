@@ -66,6 +66,8 @@ mod flush;
 /// Everything that can go wrong, on the CPU and on a GPU.
 mod faults;
 mod found;
+/// Times on a CPU, held against a program by hand.
+mod clock;
 /// Workloads and kernels that a manifest declares.
 mod declared;
 /// Functions in Python, beside kernels.

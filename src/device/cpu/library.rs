@@ -25,6 +25,14 @@ type EntryFunction = unsafe extern "C" fn(*const u64, u32);
 pub struct Entry(EntryFunction);
 
 impl Entry {
+    /// A function that does nothing.
+    pub const EMPTY: Entry = Entry(does_nothing);
+
+    /// Where its code lies.
+    pub fn address(self) -> u64 {
+        self.0 as usize as u64
+    }
+
     /// Calls the function for one block.
     #[expect(unsafe_code, reason = "compiled kernels are foreign functions")]
     pub fn call(self, cells: &[u64], block: u32) {
@@ -34,6 +42,8 @@ impl Entry {
         unsafe { (self.0)(cells.as_ptr(), block) }
     }
 }
+
+extern "C" fn does_nothing(_: *const u64, _: u32) {}
 
 /// All libraries that were loaded, by kernel key. They are never unloaded.
 #[derive(Default)]

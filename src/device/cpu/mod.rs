@@ -24,9 +24,12 @@ pub mod identity;
 pub mod calls;
 pub mod library;
 pub mod run;
+mod float_modes;
 mod launcher;
+mod resolved;
 
 use arena::Arena;
+use float_modes::{FloatModes, PoolModes};
 use flush::Flush;
 use launcher::OnThreads;
 use library::{Entry, Libraries};
@@ -250,7 +253,11 @@ impl Device for Cpu {
         }
         run::check_writes_are_exclusive(&program).map_err(DeviceError::Launch)?;
         let earlier_loads_ns = self.libraries.load_ns(keys_of(job.artifacts));
-        let entries = self.entries(&program, job.artifacts)?;
+        // A library's initialiser may change them, as that of `-ffast-math` does.
+        let modes = FloatModes::of_thread();
+        let entries = self.entries(&program, job.artifacts);
+        modes.restore();
+        let entries = entries?;
         let layout = Layout::of(&program, arena::ALIGNMENT);
         self.arena.reserve(layout.bytes)?;
         self.keep_originals(&program)?;
@@ -270,8 +277,13 @@ impl Device for Cpu {
     ) -> Result<Sample, DeviceError> {
         self.restore_for(program);
         let pool = Arc::clone(&self.pool);
-        let elapsed = pool.install(|| driver.run(&mut OnThreads::new(self)))?;
-        Ok(Sample::new(elapsed.as_nanos() as f64, driver.iterations()))
+        let modes = PoolModes::of(&pool);
+        let elapsed = pool.install(|| driver.run(&mut OnThreads::new(self)));
+        let has_changed_modes = modes.restore(&pool);
+        Ok(Sample {
+            has_changed_modes,
+            ..Sample::new(elapsed?.as_nanos() as f64, driver.iterations())
+        })
     }
 }
 
@@ -299,11 +311,31 @@ impl RunsPrograms for Cpu {
             false => (1, iterations),
         };
         let mut elapsed_ns = 0.0;
+        let modes = PoolModes::of(&self.pool);
         for _ in 0..spans {
             self.restore_for(program);
             elapsed_ns += self.run(program, each);
         }
-        Ok(Sample::new(elapsed_ns, iterations))
+        Ok(Sample {
+            has_changed_modes: modes.restore(&self.pool),
+            ..Sample::new(elapsed_ns, iterations)
+        })
+    }
+
+    fn launch_floor_ns(&mut self, program: Prepared, iterations: u32) -> Option<f64> {
+        let loaded = &self.programs[program.0];
+        let addresses = self.addresses(loaded);
+        let runner = run::Runner::new(&loaded.program, &loaded.entries, &addresses);
+        let own = &loaded.program;
+        let is_one_by_one =
+            self.flush.is_some() || !own.prologue.is_empty() || own.updated().next().is_some();
+        let iterations = if is_one_by_one { 1 } else { iterations };
+        let flush = || {
+            if let Some(flush) = &self.flush {
+                flush.run(&self.pool);
+            }
+        };
+        Some(self.pool.install(|| runner.launch_floor(iterations, flush)))
     }
 
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {

@@ -13,6 +13,7 @@ use sweeper_program::{
 
 use super::calls;
 use super::library::Entry;
+use super::resolved::Calls;
 
 /// Runs one program whose buffers have addresses.
 pub struct Runner<'a> {
@@ -36,13 +37,25 @@ impl<'a> Runner<'a> {
     /// Runs the program `iterations` times; the time of the timed steps alone, in nanoseconds.
     pub fn sample(&self, iterations: u32) -> f64 {
         if self.program.prologue.is_empty() {
-            let start = Instant::now();
-            for _ in 0..iterations {
-                self.steps(&self.program.steps, &mut Vec::new());
-            }
-            return start.elapsed().as_nanos() as f64;
+            let calls = Calls::of(self);
+            calls.touch();
+            return timed(&calls, iterations);
         }
         (0..iterations).map(|_| self.sample_after(|| ())).sum()
+    }
+
+    /// The time of as many calls of a function that does nothing as the program makes, in
+    /// nanoseconds of one iteration: the median of a few samples like those of the program.
+    pub fn launch_floor(&self, iterations: u32, flush: impl Fn()) -> f64 {
+        let empty = Calls::of(self).emptied();
+        let samples = (0..FLOOR_SAMPLES).map(|_| {
+            flush();
+            empty.run();
+            timed(&empty, iterations) / f64::from(iterations)
+        });
+        let mut samples: Vec<f64> = samples.collect();
+        samples.sort_by(f64::total_cmp);
+        samples[FLOOR_SAMPLES / 2]
     }
 
     /// Runs the prologue.
@@ -55,16 +68,29 @@ impl<'a> Runner<'a> {
         self.steps(&self.program.steps[steps], &mut Vec::new());
     }
 
-    /// Runs the program once, with `flush` between the prologue and the timed steps.
+    /// Runs the program once, with `flush` between the prologue and the timed steps. Behind it what
+    /// makes the calls is not cold: it has made as many that do nothing.
     pub fn sample_after(&self, flush: impl FnOnce()) -> f64 {
         self.steps(&self.program.prologue, &mut Vec::new());
+        let calls = Calls::of(self);
+        let empty = calls.emptied();
         flush();
-        let start = Instant::now();
-        self.steps(&self.program.steps, &mut Vec::new());
-        start.elapsed().as_nanos() as f64
+        timed(&empty, 1);
+        calls.touch();
+        timed(&calls, 1)
     }
 
-    fn steps(&self, steps: &[Step], iterations: &mut Vec<i64>) {
+    /// The timed steps.
+    pub(super) fn timed_steps(&self) -> &'a [Step] {
+        &self.program.steps
+    }
+
+    /// A kernel, and its function if it is compiled.
+    pub(super) fn entry(&self, kernel: KernelId) -> (&'a Kernel, Option<Entry>) {
+        (&self.program.kernels[kernel.0], self.entries[kernel.0])
+    }
+
+    pub(super) fn steps(&self, steps: &[Step], iterations: &mut Vec<i64>) {
         for step in steps {
             match step {
                 Step::Launch {
@@ -135,7 +161,7 @@ impl<'a> Runner<'a> {
         (self.addresses[view.buffer.0] + offset, dtype)
     }
 
-    fn cell(&self, arg: &Arg, iterations: &[i64]) -> u64 {
+    pub(super) fn cell(&self, arg: &Arg, iterations: &[i64]) -> u64 {
         match arg {
             Arg::Read(view) | Arg::Write(view) => self.address(view, iterations).0 as u64,
             Arg::Int(index) => index.at(iterations) as u64,
@@ -235,6 +261,19 @@ impl<'a> Runner<'a> {
             elements.fill(T::from_f64(value));
         });
     }
+}
+
+/// Samples of calls that do nothing.
+const FLOOR_SAMPLES: usize = 5;
+
+/// Makes calls so many times; the time, in nanoseconds.
+#[inline(never)]
+fn timed(calls: &Calls<'_>, iterations: u32) -> f64 {
+    let start = Instant::now();
+    for _ in 0..iterations {
+        calls.run();
+    }
+    start.elapsed().as_nanos() as f64
 }
 
 /// Checks that no launch or copy writes memory that another of its arguments refers to.

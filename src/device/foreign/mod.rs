@@ -177,6 +177,11 @@ impl RunsPrograms for WithRunners {
         runner.poison(program)
     }
 
+    fn launch_floor_ns(&mut self, program: Prepared, iterations: u32) -> Option<f64> {
+        let (runner, program) = self.place_mut(program);
+        runner.launch_floor_ns(program, iterations)
+    }
+
     fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
         let (owner, _) = self.programs[program.0];
         let (runner, program) = self.place_mut(program);

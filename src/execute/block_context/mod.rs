@@ -429,6 +429,7 @@ impl<'a> BlockContext<'a> {
         measurement.iterations = taken.iterations;
         measurement.first_runs = Some(taken.first_runs);
         measurement.warmup_samples = taken.warmup_samples;
+        measurement.launch_floor_ns = taken.launch_floor_ns;
         measurement.clocks = taken.clocks;
         measurement.flags.extend(taken.flags);
         if let Some(again) = again {

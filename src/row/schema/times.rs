@@ -127,6 +127,18 @@ pub(super) const STARTING: &[Column] = &[
         |found| int(found.warmup_samples),
         |found, field| put(&mut found.warmup_samples, field.count::<u32>()),
     ),
+    number(
+        "launch_floor_ns",
+        "time of an iteration's calls alone: of as many calls of a function that does nothing, made \
+         and timed like them (empty where times hold no calls, as on a GPU, and of loops)",
+        SAMPLING,
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_measurement(
+        |found| float(found.launch_floor_ns?),
+        |found, field| put(&mut found.launch_floor_ns, field.amount()),
+    ),
     count(
         "first_runs",
         "first iterations, each timed by itself",

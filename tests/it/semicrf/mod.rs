@@ -14,6 +14,7 @@ use crate::shim::{self, Mode};
 
 mod bounds;
 mod cuda;
+mod digits;
 mod options;
 mod ranges;
 

@@ -100,6 +100,8 @@ pub struct Attention {
     /// True if gradients have `out` in place of `delta`, which is computed from it: libraries do
     /// that themselves.
     pub takes_out: bool,
+    /// True if the sum of a row's exponentials is two numbers: see [`AttentionPart::LogSumExp`].
+    pub splits_sums: bool,
 }
 
 /// A value of an attention. Shapes: queries (.., S, D), keys (.., T, D), values (.., T, E).
@@ -108,7 +110,10 @@ pub struct Attention {
 pub enum AttentionPart {
     /// Of `q, k, v`: the weighted values (.., S, E).
     Out,
-    /// Of `q, k`: the logarithm of each row's sum of exponentials, (.., S, 1).
+    /// Of `q, k`: the logarithm of each row's sum of exponentials, (.., S, 1); where sums are split,
+    /// (.., S, 2), a number near the row's greatest score, and the reciprocal of the sum relative to
+    /// it, from which weights follow without the rounding of a logarithm as large as scores. Here the
+    /// former is the greatest score; kernels have units and references of their own.
     LogSumExp,
     /// Of `q, k, v, grad_out, log_sum_exp, delta`: the gradient by `q`. `delta` (.., S, 1) is the
     /// sum of `grad_out out` over each row (Dao et al., "FlashAttention", 2022, appendix B.2).

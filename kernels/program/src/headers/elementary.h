@@ -32,13 +32,13 @@ static inline vf v_exp_within(vf x) {
 }
 
 static inline vf v_exp(vf x) {
-    return v_select(x < EXP_LEAST, v_all(0.0f), v_exp_within(v_min(x, v_all(EXP_CEILING))));
+    return v_select(v_less(x, v_all(EXP_LEAST)), v_all(0.0f), v_exp_within(v_min(x, v_all(EXP_CEILING))));
 }
 
 // A probability from its logarithm, which is at most 0; 0 below 2e-16. Products of probabilities
 // that are smaller still would be denormal, and take processors a hundred cycles each.
 static inline vf v_probability(vf log) {
-    return v_select(log < -36.0f, v_all(0.0f), v_exp_within(log));
+    return v_select(v_less(log, v_all(-36.0f)), v_all(0.0f), v_exp_within(log));
 }
 
 // e^x to f32 precision where x has more digits than an f32 holds; 0 below EXP_LEAST, infinite above
@@ -49,8 +49,8 @@ static inline vf v_exp_wide(Wide x) {
     const vf power = v_narrow(n);
     const vf p = v_exp_within(v_narrow((Wide){x.low - n.low * ln2, x.high - n.high * ln2}));
     const vi bits = (vi)p + (__builtin_convertvector(power, vi) << 23);
-    const vf finite = v_select(power < -125.0f, v_all(0.0f), (vf)bits);
-    return v_select(power > 127.0f, v_all(__builtin_inff()), finite);
+    const vf finite = v_select(v_less(power, v_all(-125.0f)), v_all(0.0f), (vf)bits);
+    return v_select(v_less(v_all(127.0f), power), v_all(__builtin_inff()), finite);
 }
 
 typedef struct {

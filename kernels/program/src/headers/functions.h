@@ -10,11 +10,10 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-// Sixteen numbers of 64 bits, and eight of 32.
+// Sixteen numbers of 64 bits.
 typedef struct {
     vl low, high;
 } Long;
-typedef int32_t vi_half __attribute__((vector_size(32)));
 typedef int64_t vl_anywhere __attribute__((vector_size(64), aligned(8), may_alias));
 
 // The first `count` lanes of memory; `count` is LANES wherever the compiler can see it. The other

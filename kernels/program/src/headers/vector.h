@@ -16,6 +16,7 @@ typedef int32_t vi __attribute__((vector_size(64)));
 typedef int64_t vl __attribute__((vector_size(64)));
 typedef double vd __attribute__((vector_size(64)));
 typedef float vf_half __attribute__((vector_size(32)));
+typedef int32_t vi_half __attribute__((vector_size(32)));
 typedef float vf_anywhere __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t vi_anywhere __attribute__((vector_size(64), aligned(4), may_alias));
 
@@ -36,6 +37,23 @@ static inline vf v_load_part(const float *from, int64_t count, float rest) {
 // a where the mask is set (all bits of a lane), else b.
 static inline vf v_select(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
 
+#if defined(__AVX__) && !defined(__AVX512F__)
+// Halves of vectors: what gcc has no instruction for in whole ones, it does lane by lane.
+static inline vf_half v_low(vf x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7); }
+static inline vf_half v_high(vf x) { return __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15); }
+#define V_BOTH(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+#endif
+
+// a < b, all bits of each lane.
+static inline vi v_less(vf a, vf b) {
+#if defined(__AVX__) && !defined(__AVX512F__)
+    const vi_half low = v_low(a) < v_low(b), high = v_high(a) < v_high(b);
+    return V_BOTH(low, high);
+#else
+    return a < b;
+#endif
+}
+
 // a > b ? a : b, and the lesser. The instruction is named where there is one: gcc takes a lane loop
 // with a uniform operand apart into sixteen branches, and spends three instructions on a select.
 static inline vf v_max(vf a, vf b) {
@@ -43,6 +61,8 @@ static inline vf v_max(vf a, vf b) {
     vf r;
     __asm__("vmaxps %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
     return r;
+#elif defined(__AVX__)
+    return V_BOTH(__builtin_ia32_maxps256(v_low(a), v_low(b)), __builtin_ia32_maxps256(v_high(a), v_high(b)));
 #else
     return v_select(a > b, a, b);
 #endif
@@ -52,6 +72,8 @@ static inline vf v_min(vf a, vf b) {
     vf r;
     __asm__("vminps %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
     return r;
+#elif defined(__AVX__)
+    return V_BOTH(__builtin_ia32_minps256(v_low(a), v_low(b)), __builtin_ia32_minps256(v_high(a), v_high(b)));
 #else
     return v_select(a < b, a, b);
 #endif
@@ -67,9 +89,16 @@ static inline int v_any(vi mask) {
     int any;
     __asm__("vptestmd %1, %1, %%k1\n\tkortestw %%k1, %%k1" : "=@ccnz"(any) : "v"(mask) : "k1");
     return any;
-#endif
+#elif defined(__AVX__)
+    typedef long long vl_half __attribute__((vector_size(32)));
+    const vl wide = (vl)mask;
+    const vl_half low = (vl_half)__builtin_shufflevector(wide, wide, 0, 1, 2, 3);
+    const vl_half either = low | (vl_half)__builtin_shufflevector(wide, wide, 4, 5, 6, 7);
+    return !__builtin_ia32_ptestz256(either, either);
+#else
     const vl wide = (vl)mask;
     return (wide[0] | wide[1] | wide[2] | wide[3] | wide[4] | wide[5] | wide[6] | wide[7]) != 0;
+#endif
 }
 
 // Sixteen doubles, for sums whose terms are large and whose result is small.

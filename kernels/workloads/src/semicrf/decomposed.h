@@ -103,7 +103,7 @@ static APART void push(Scan *s, int64_t n) {
             if (SEMIRING == ENTROPY) v_store(s->moments + at, moments);
             if (!v_any(out_of_range(sums) & v_first(lanes_of(s, v)))) continue;
             for (int64_t c = 0; c < lanes_of(s, v); c++)
-                if (!(sums[c] >= LEAST_SUM && sums[c] <= MOST_SUM))
+                if (!(sums[c] > LEAST_SUM && sums[c] < MOST_SUM))
                     message_in_log_space(s, n, at + c, transition_row(s, table, 0) + v * LANES + c,
                                          s->labels, peaks(s)[table]);
         }

@@ -52,10 +52,11 @@ static Work work_of(const Scan *s, float *floats, float *parts, float *gradient)
 static inline Weights message_weights(const Scan *s, int64_t n, int64_t k, int64_t v) {
     const int64_t at = message_at(s, n, k) + v * LANES;
     const vf sum = v_load(s->sums + at), log = v_log(sum);
-    Weights weights = {v_select(sum > 0.0f, log, v_load(s->logs + at)), log};
+    const vi has_sum = v_less(v_all(0.0f), sum);
+    Weights weights = {v_select(has_sum, log, v_load(s->logs + at)), log};
     if (SEMIRING == ENTROPY)
         weights.entropy =
-            v_select(sum > 0.0f, v_load(s->moments + at) / sum + log, v_load(s->entropies + at));
+            v_select(has_sum, v_load(s->moments + at) / sum + log, v_load(s->entropies + at));
     return weights;
 }
 
@@ -102,8 +103,10 @@ static inline int through_product(const Scan *s, const Work *w, int64_t n, int64
     for (int64_t v = 0; v < vectors_of(s); v++) {
         const vf sum = v_load(s->sums + message_at(s, n, table + 1) + v * LANES);
         const vf gradient = v_load(w->gradients + v * LANES);
-        if (v_any((sum == 0.0f) & (gradient != 0.0f) & v_first(lanes_of(s, v)))) return 0;
-        v_store(w->ratios + v * LANES, v_select(sum > 0.0f, gradient / sum, v_all(0.0f)));
+        const vi has_sum = v_less(v_all(0.0f), sum);
+        const vi has_gradient = v_less(v_all(0.0f), gradient) | v_less(gradient, v_all(0.0f));
+        if (v_any(~has_sum & has_gradient & v_first(lanes_of(s, v)))) return 0;
+        v_store(w->ratios + v * LANES, v_select(has_sum, gradient / sum, v_all(0.0f)));
     }
     for (int64_t v = 0; v < vectors_of(s); v++) {
         const vf x = v_load(source_weights(s) + v * LANES);

@@ -59,7 +59,7 @@ static APART Weights combine_in_log_space(const Scan *s, int64_t t, int64_t v) {
 }
 
 static inline int totals_lost(const Scan *s, int64_t t, int64_t v, vf total) {
-    const vi lost = ~((total >= LEAST_TOTAL) & (total <= MOST_TOTAL));  // NaN, too
+    const vi lost = ~(v_less(v_all(LEAST_TOTAL), total) & v_less(total, v_all(MOST_TOTAL)));  // NaN, too
     return t <= s->odd_until || v_any(lost & v_first(lanes_of(s, v)));
 }
 
@@ -74,15 +74,16 @@ static inline Weights combine(const Scan *s, int64_t t, int64_t v) {
         return weights;
     }
     const double *last = offset_of(s, t - 1);
-    const double by = s->ring_offset - last[0];
-    if (SEMIRING == MAX) return (Weights){totals.log + (score + (float)by), totals.log};
-    const Wide reference = v_widen(v_load(ring_reference(s) + v * LANES));
-    const Wide bias = v_widen(v_load(bias_greatest(s) + v * LANES)), own = v_widen(score);
-    const Wide all = {reference.low + bias.low + own.low + by, reference.high + bias.high + own.high + by};
+    const double by = line_at(s, s->line, t) - last[0];
+    const vf reference = v_load(ring_reference(s) + v * LANES);
+    if (SEMIRING == MAX) return (Weights){totals.log + ((score + reference) + (float)by), totals.log};
+    const Wide wide = v_widen(reference), own = v_widen(score);
+    const Wide bias = v_widen(v_load(bias_greatest(s) + v * LANES));
+    const Wide all = {wide.low + bias.low + own.low + by, wide.high + bias.high + own.high + by};
     Weights weights = {v_log_plus(totals.log, all), totals.log};
     if (SEMIRING == ENTROPY)
         weights.entropy = v_log(totals.log) + totals.entropy / totals.log +
-                          (float)(s->ring_entropy - last[1]);
+                          (float)(line_at(s, s->entropy_line, t) - last[1]);
     return weights;
 }
 #else

@@ -54,6 +54,6 @@ static APART void message_in_log_space(Scan *s, int64_t n, int64_t at, const flo
 }
 
 // True for NaN, too.
-static inline vi out_of_range(vf sums) { return ~((sums >= LEAST_SUM) & (sums <= MOST_SUM)); }
+static inline vi out_of_range(vf sums) { return ~(v_less(v_all(LEAST_SUM), sums) & v_less(sums, v_all(MOST_SUM))); }
 
 #endif

@@ -26,10 +26,11 @@
 #define ZERO_BELOW -5e8f
 // Linear sums outside of these ranges are done again in log space. An exponential below 1.2e-38 is
 // flushed to 0: what a message loses by that is nothing beside LEAST_SUM, and what a boundary
-// loses, a flushed factor times at most MOST_SUM, is nothing beside LEAST_TOTAL.
+// loses, a flushed factor times at most MOST_SUM (in the ring of ring.h times TOO_MUCH), is nothing
+// beside LEAST_TOTAL.
 #define LEAST_SUM 1e-30f
 #define MOST_SUM 1e4f
-#define LEAST_TOTAL 1e-24f
+#define LEAST_TOTAL (FORM == FIXED ? 1e-14f : 1e-24f)
 #define MOST_TOTAL 1e30f
 
 // Arguments of both passes. Arrays that each sequence has a part of are followed by the part's
@@ -43,6 +44,11 @@ enum {
 };
 #define ARG_PART(args, position, type, block) \
     (ARG_WRITE(args, position, type) + (int64_t)(block) * ARG_INT(args, (position) + 1))
+
+// A line over boundaries, from an origin on.
+typedef struct {
+    double start, slope;
+} Line;
 
 typedef struct {
     int64_t labels, pitch, longest, end;  // pitch: floats of a row of labels, whole vectors
@@ -67,7 +73,8 @@ typedef struct {
     int64_t shifts_pitch;
 
     float *ring;  // see ring.h
-    double ring_offset, ring_entropy;
+    int64_t origin;
+    Line line, entropy_line;
 } Scan;
 
 // Log weights and entropies of some labels.

@@ -32,7 +32,8 @@ static Targets targets_of(const Scan *s, float *floats, double *offsets) {
 // A gradient is a sum of probabilities: what is less than this is nothing, and denormal soon.
 #define LEAST_GRADIENT 1e-20f
 static inline vf without_traces(vf x) {
-    return v_select((x > LEAST_GRADIENT) | (x < -LEAST_GRADIENT), x, v_all(0.0f));
+    const vi counts = v_less(v_all(LEAST_GRADIENT), x) | v_less(x, v_all(-LEAST_GRADIENT));
+    return v_select(counts, x, v_all(0.0f));
 }
 
 static inline int64_t target_at(const Targets *t, int64_t n) { return n % t->longest * t->pitch; }

@@ -3,10 +3,13 @@
 // Forward, a block has ROWS queries; of gradients it has ROWS keys at a time. Their operands are
 // packed once, transposed: a vector has sixteen of the block's rows. It goes over tiles of the
 // other operands, keys or queries, which are read as they lie. Weighted values are kept relative to
-// a score that is at most 2^16 below the greatest one so far (online softmax: Milakov and
+// a reference that is at most 2^16 below the greatest score so far (online softmax: Milakov and
 // Gimelshein, 2018): most tiles need not scale earlier sums. Gradients compute the weights again
-// from the logarithms of their sums (Dao et al., "FlashAttention", 2022). Scores are exponents of
-// 2. Sums are added in one order, for any number of threads.
+// (Dao et al., "FlashAttention", 2022), from each row's reference and the reciprocal of its sum: an
+// f32 near the logarithm of the sum would be as far from the next as scores are, and all weights of
+// a row off by that. So both passes form scores by the same products, in one order, and references
+// are whole exponents of 2, so that a difference of a score is rounded once. Sums are added in one
+// order, for any number of threads.
 //
 // DEPTH and WIDTH are columns of queries and keys, and of values, up to a multiple of a vector.
 #include "cpu.h"
@@ -15,7 +18,6 @@
 #define TILE 64
 #define NEVER -__builtin_inff()
 #define LOG2_E 1.44269504088896341f
-#define LN_2 0.69314718055994531f
 #define FAR 16.0f
 #define UNROLL _Pragma("GCC unroll 8")
 #define INLINE static inline __attribute__((always_inline))
@@ -54,10 +56,10 @@ static inline int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static inline Rows from_row(Rows rows, int64_t first) { return (Rows){rows.at + first * rows.step, rows.step}; }
 
-// `count` rows, times a factor, transposed: a row of `to` is a column, of ROWS rows.
-static void pack_turned(float *to, Rows from, int64_t count, int64_t columns, float factor) {
+// `count` rows, transposed: a row of `to` is a column, of ROWS rows.
+static void pack_turned(float *to, Rows from, int64_t count, int64_t columns) {
     for (int64_t c = 0; c < columns; c++)
-        for (int64_t r = 0; r < ROWS; r++) to[c * ROWS + r] = r < count ? factor * from.at[r * from.step + c] : 0.0f;
+        for (int64_t r = 0; r < ROWS; r++) to[c * ROWS + r] = r < count ? from.at[r * from.step + c] : 0.0f;
 }
 
 // Rows whose columns are whole vectors: themselves, or a copy that ends in zeros.
@@ -90,7 +92,7 @@ typedef enum {
     // Forward: scores become weights relative to a reference of each query; they are summed up, and
     // the greatest scores kept.
     WEIGH,
-    // Gradients: scores become weights by the logarithm of each query's sum.
+    // Gradients: scores become weights by each query's reference and share.
     WEIGH_AGAIN,
     // Gradients: gradients by weights become gradients by scores.
     SCORE_GRADIENT,
@@ -101,11 +103,13 @@ typedef enum {
 typedef struct {
     Epilogue epilogue;
     int64_t first, own;
-    // By columns.
+    // Of scores, to exponents of 2.
+    float factor;
+    // By columns; the greatest scores are products.
     const float *reference;
     float *most, *sum;
-    // By rows.
-    const float *logs, *delta;
+    // By rows; references and shares by turns.
+    const float *sums, *delta;
     // By both.
     const float *weights;
 } Tile;
@@ -136,10 +140,13 @@ INLINE void finish(const Tile *tile, int count, int64_t row, int64_t column, vf 
         case WEIGH:
             *x = seen(tile, i, column, *x, NEVER);
             most = v_max(most, *x);
-            *x = weight_of(*x - reference);
+            *x = weight_of(*x * tile->factor - reference);
             sum += *x;
             break;
-        case WEIGH_AGAIN: *x = seen(tile, i, column, weight_of(*x - tile->logs[i] * LOG2_E), 0.0f); break;
+        case WEIGH_AGAIN:
+            *x = weight_of(*x * tile->factor - tile->sums[2 * i]) * tile->sums[2 * i + 1];
+            *x = seen(tile, i, column, *x, 0.0f);
+            break;
         case SCORE_GRADIENT: *x = v_load(tile->weights + i * ROWS + column) * (*x - tile->delta[i]); break;
         }
     }
@@ -216,33 +223,41 @@ static void put_scaled(float *to, const float *rows, int64_t count, int64_t colu
 
 // The running softmax of a block's queries.
 typedef struct {
-    // Weights are relative to it, which is at most 2^16 below the greatest score so far.
+    // Weights are relative to it, a whole number which is at most 2^16 below the greatest exponent
+    // so far.
     float reference[ROWS];
     float sum[ROWS];
 } Softmax;
 
+// The whole number next to x, or a near one where x is beyond 2^22.
+INLINE vf whole(vf x) { return (x + ROUNDER) - ROUNDER; }
+
 // Weights of a tile of keys, which are added to the sums, and true; or false if one of the greatest
-// scores, `most`, is far beyond its reference.
+// exponents, `most`, is far beyond its reference.
 APART static int weigh(float *weights, const Head *h, int64_t first, int64_t count, const float *q, int64_t own,
                        Softmax *softmax, float *most) {
     float sum[ROWS];
     zero(sum, ROWS);
-    for (int r = 0; r < ROWS; r++) most[r] = softmax->reference[r];
-    const Tile tile = {WEIGH, first, own, .reference = softmax->reference, .most = most, .sum = sum};
+    for (int r = 0; r < ROWS; r++) most[r] = NEVER;
+    const Tile tile = {WEIGH, first, own, h->scale * LOG2_E, .reference = softmax->reference, .most = most, .sum = sum};
     tile_products(&tile, weights, from_row(h->k, first), count, h->depth, q);
     int is_far = 0;
-    for (int r = 0; r < ROWS; r++) is_far |= most[r] > softmax->reference[r] + FAR;
+    for (int r = 0; r < ROWS; r++) {
+        most[r] *= h->scale * LOG2_E;
+        is_far |= most[r] > softmax->reference[r] + FAR;
+    }
     if (is_far) return 0;
     for (int r = 0; r < ROWS; r++) softmax->sum[r] += sum[r];
     return 1;
 }
 
-// The greatest scores take the place of references far below; sums and weighted values are scaled.
+// The greatest exponents take the place of references far below; sums and weighted values are
+// scaled.
 APART static void raise(Softmax *softmax, const float *most, float *out) {
     float factor[ROWS];
     for (int r = 0; r < ROWS; r += LANES) {
-        const vf old = v_load(softmax->reference + r), now = v_load(most + r);
-        const vi is_far = now > old + FAR;
+        const vf old = v_load(softmax->reference + r), now = whole(v_load(most + r));
+        const vi is_far = v_less(old + FAR, v_load(most + r));
         v_store(softmax->reference + r, v_select(is_far, now, old));
         v_store(factor + r, v_select(is_far, weight_of(old - now), v_all(1.0f)));
         v_store(softmax->sum + r, v_load(softmax->sum + r) * v_load(factor + r));
@@ -258,11 +273,13 @@ KERNEL(attention, args, block) {
     const int64_t count = lesser(ROWS, h.queries - own);
     float q[DEPTH * ROWS], weights[TILE * ROWS], values[TILE * WIDTH], out[ROWS * WIDTH], most[ROWS];
     Softmax softmax = {0};
-    pack_turned(q, from_row(h.q, own), count, h.depth, h.scale * LOG2_E);
+    pack_turned(q, from_row(h.q, own), count, h.depth);
     zero(out, ROWS * WIDTH);
     // Scores of the first key, which each query sees.
     for (int64_t c = 0; c < h.depth; c++)
         for (int r = 0; r < ROWS; r++) softmax.reference[r] += h.k.at[c] * q[c * ROWS + r];
+    for (int r = 0; r < ROWS; r += LANES)
+        v_store(softmax.reference + r, whole(v_load(softmax.reference + r) * (h.scale * LOG2_E)));
     const int64_t end = CAUSAL ? lesser(h.keys, own + ROWS) : h.keys;
     for (int64_t first = 0; first < end; first += TILE) {
         const int64_t tile = lesser(TILE, end - first);
@@ -272,18 +289,18 @@ KERNEL(attention, args, block) {
         add_weighted(out, weights, tile, v, WIDTH);
     }
     const int64_t row = h.head * h.queries + own;
-    if (WRITES_LOG_SUM_EXP) {
-        float *logs = ARG_WRITE(args, reads + WRITES_OUT, float) + row;
-        for (int64_t r = 0; r < count; r++) logs[r] = softmax.reference[r] * LN_2 + v_log(v_all(softmax.sum[r]))[0];
-    }
     for (int r = 0; r < ROWS; r++) softmax.sum[r] = 1.0f / softmax.sum[r];
+    if (WRITES_LOG_SUM_EXP) {
+        float *sums = ARG_WRITE(args, reads + WRITES_OUT, float) + 2 * row;
+        for (int64_t r = 0; r < count; r++) sums[2 * r] = softmax.reference[r], sums[2 * r + 1] = softmax.sum[r];
+    }
     if (WRITES_OUT) put(ARG_WRITE(args, reads, float) + row * h.width, out, count, h.width, WIDTH, softmax.sum);
 }
 
 // What the numbers of rows are read from, and gradients are written to; those that a kernel does
 // not have are 0.
 typedef struct {
-    const float *logs, *delta;
+    const float *sums, *delta;
     float *grad_q, *grad_k, *grad_v;
 } Gradients;
 
@@ -293,15 +310,15 @@ static void add_keys(const Head *h, const Gradients *to, int64_t own) {
     const int64_t count = lesser(ROWS, h->keys - own);
     float k[DEPTH * ROWS], v[WIDTH * ROWS], weights[TILE * ROWS], of_scores[TILE * ROWS];
     float rows[TILE * (DEPTH > WIDTH ? DEPTH : WIDTH)], keys[ROWS * DEPTH], grad_k[ROWS * DEPTH], grad_v[ROWS * WIDTH];
-    pack_turned(k, from_row(h->k, own), count, h->depth, h->scale * LOG2_E);
-    pack_turned(v, from_row(h->v, own), count, h->width, 1.0f);
+    pack_turned(k, from_row(h->k, own), count, h->depth);
+    pack_turned(v, from_row(h->v, own), count, h->width);
     const Rows own_keys = whole_vectors(from_row(h->k, own), count, h->depth, DEPTH, keys);
     zero(grad_k, ROWS * DEPTH);
     zero(grad_v, ROWS * WIDTH);
     for (int64_t first = CAUSAL ? own : 0; first < h->queries; first += TILE) {
         const int64_t tile = lesser(TILE, h->queries - first);
         const Rows q = from_row(h->q, first), grad_out = from_row(h->grad_out, first);
-        const Tile scores = {WEIGH_AGAIN, first, own, .logs = to->logs + first};
+        const Tile scores = {WEIGH_AGAIN, first, own, h->scale * LOG2_E, .sums = to->sums + 2 * first};
         const Tile by_weights = {SCORE_GRADIENT, first, own, .delta = to->delta + first, .weights = weights};
         tile_products(&scores, weights, q, tile, h->depth, k);
         tile_products(&by_weights, of_scores, grad_out, tile, h->width, v);
@@ -333,7 +350,7 @@ KERNEL(attention_grad, args, block) {
     const int64_t parts = ARG_INT(args, at + 1 + 7 + 16);
     const Head h = head_of(args, at, 4, block / parts);
     const int64_t of_keys = h.head * h.keys, of_queries = h.head * h.queries;
-    Gradients to = {ARG_READ(args, 4, float) + of_queries, ARG_READ(args, 5, float) + of_queries, 0, 0, 0};
+    Gradients to = {ARG_READ(args, 4, float) + 2 * of_queries, ARG_READ(args, 5, float) + of_queries, 0, 0, 0};
     if (WRITES_GRAD_K) to.grad_k = ARG_WRITE(args, 6 + WRITES_GRAD_Q, float) + of_keys * h.depth;
     if (WRITES_GRAD_V) to.grad_v = ARG_WRITE(args, 6 + WRITES_GRAD_Q + WRITES_GRAD_K, float) + of_keys * h.width;
     uint64_t *counts = 0;

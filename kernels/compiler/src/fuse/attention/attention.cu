@@ -2,9 +2,10 @@
 //
 // SHARING warps share 32 rows of the result, each with a part of its columns, and of the keys of a
 // tile. Keys come transposed, 64 columns at a time, and values 64 rows at a time, by turns into two
-// slots: one is copied while the other is multiplied. Weighted values are kept relative to a score
-// that is at most 2^8 below the greatest one so far (online softmax: Milakov and Gimelshein, 2018):
-// most tiles need not scale what there is.
+// slots: one is copied while the other is multiplied. Weighted values are kept relative to a
+// reference that is at most 2^8 below the greatest score so far (online softmax: Milakov and
+// Gimelshein, 2018): most tiles need not scale what there is. References are whole exponents of 2, so
+// that differences of scores are rounded once, and scaling is exact.
 //
 // DEPTH and WIDTH are columns of queries and keys, and of values, up to a multiple of 64. All sums
 // are added in one order. IS_SPLIT: several blocks share a tile of queries, each with a part of its
@@ -114,7 +115,7 @@ KERNEL(attention, THREADS, 1)(const float *q_at, const float *k_at,
     const float *v_at, float *out,
 #endif
 #if WRITES_LOG_SUM_EXP
-    float *logs,
+    float *row_sums_at,
 #endif
 #if IS_SPLIT
     unsigned long long *done,
@@ -160,7 +161,7 @@ KERNEL(attention, THREADS, 1)(const float *q_at, const float *k_at,
     float sums[OWN][OUT];
     zero(sums);
 #endif
-    // Scores before they are scaled; sums are those of the thread's own keys.
+    // Sums are those of the thread's own keys.
     float reference[OWN], sum[OWN];
     const float factor = scale * LOG2_E;
 #pragma unroll
@@ -189,11 +190,11 @@ KERNEL(attention, THREADS, 1)(const float *q_at, const float *k_at,
         row_maxima(most, scores, of_warps, warp, lane);
         bool is_far = false;
 #pragma unroll
-        for (int i = 0; i < OWN; i++) is_far = is_far || (most[i] - reference[i]) * factor > 8.0f;
+        for (int i = 0; i < OWN; i++) is_far = is_far || most[i] * factor - reference[i] > 8.0f;
         if (warp_any(is_far)) {
 #pragma unroll
             for (int i = 0; i < OWN; i++) {
-                const float now = fmaxf(reference[i], most[i]), before = exp2_fast((reference[i] - now) * factor);
+                const float now = fmaxf(reference[i], rintf(most[i] * factor)), before = exp2_fast(reference[i] - now);
                 reference[i] = now;
                 sum[i] *= before;
 #if WRITES_OUT
@@ -204,10 +205,9 @@ KERNEL(attention, THREADS, 1)(const float *q_at, const float *k_at,
         }
 #pragma unroll
         for (int i = 0; i < OWN; i++) {
-            const float less = -reference[i] * factor;
 #pragma unroll
             for (int j = 0; j < OWN_KEYS; j++) {
-                scores[i][j] = exp2_fast(fmaf(scores[i][j], factor, less));
+                scores[i][j] = exp2_fast(fmaf(scores[i][j], factor, -reference[i]));
                 sum[i] += scores[i][j];
             }
         }
@@ -239,14 +239,14 @@ KERNEL(attention, THREADS, 1)(const float *q_at, const float *k_at,
     // After the words of `done`, an even number, numbers of parts.
     float *stored = (float *)(done + e0 * e1 * e2 * tiles * WARPS);
     done += (head * tiles + own_part.tile) * WARPS + warp;
-    if (own_part.parts > 1 && !combine(stored, done, own_part, factor, sums, reference, sum)) return;
+    if (own_part.parts > 1 && !combine(stored, done, own_part, sums, reference, sum)) return;
 #endif
 #pragma unroll
     for (int i = 0; i < OWN; i++) {
         if (own + row_at(i) >= queries) continue;
         const int64 row = head * queries + own + row_at(i);
-#if WRITES_OUT
         const float share = 1.0f / sum[i];
+#if WRITES_OUT
 #pragma unroll
         for (int c = 0; c < OUT; c += 4) {
             const float4 x = {sums[i][c] * share, sums[i][c + 1] * share, sums[i][c + 2] * share, sums[i][c + 3] * share};
@@ -254,7 +254,7 @@ KERNEL(attention, THREADS, 1)(const float *q_at, const float *k_at,
         }
 #endif
 #if WRITES_LOG_SUM_EXP
-        if (lane.sharer == 0 && side == 0) logs[row] = reference[i] * scale + log2_fast(sum[i]) * LN_2;
+        if (lane.sharer == 0 && side == 0) row_sums_at[2 * row] = reference[i], row_sums_at[2 * row + 1] = share;
 #endif
     }
 }

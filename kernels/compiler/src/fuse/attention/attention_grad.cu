@@ -1,7 +1,8 @@
 // Gradients of attention in f32 on a GPU, without the scores in memory: five products.
 //
-// Weights are computed again from the logarithms of rows' sums (Dao et al., "FlashAttention",
-// 2022). A block has KEYS keys and goes over the queries, QUERIES at a time. The first half of its
+// Weights are computed again (Dao et al., "FlashAttention", 2022), from rows' references and the
+// reciprocals of their sums: scores are formed as forward, and so are differences from references,
+// to the bit. A block has KEYS keys and goes over the queries, QUERIES at a time. The first half of its
 // warps computes weights and the gradient by values, the second half the gradients by weights,
 // scores and keys; then each half computes its part of what these keys add to the gradient by
 // queries. The first half is ahead of the second by the time that weights take: they meet at named
@@ -31,8 +32,9 @@
 // A product over queries in pieces: between them a thread looks whether its block's turn has come.
 #define PIECES 2
 #define PIECE (QUERIES / PIECES)
-// Columns of a matrix, transposed, and a number of each row.
-#define SLOT (COLUMNS * QUERY_STEP + QUERIES)
+// Columns of a matrix, transposed, and up to two numbers of each row.
+#define NUMBERS (2 * QUERIES)
+#define SLOT (COLUMNS * QUERY_STEP + NUMBERS)
 // Named barriers: of each half, and of what one half tells the other.
 #define OWN_HALF(half) (1 + (half))
 #define WEIGHTS_STORED 3
@@ -51,22 +53,22 @@ DEVICE void wait_for_half(int half) { named_barrier_sync(OWN_HALF(half), HALF * 
 DEVICE void tell(int barrier) { named_barrier_arrive(barrier, THREADS); }
 DEVICE void wait_to_be_told(int barrier) { named_barrier_sync(barrier, THREADS); }
 
-// Begins to copy a tile of queries or of their gradients, with a number of each row, by BY warps.
+// Begins to copy a tile of queries or of their gradients, with EACH numbers of each row, by BY warps.
 // Rows that are not there are zeros, and so is all that they add.
-template <int BY> DEVICE void load_queries(float *slot, const Matrix &from, const float *numbers, int64 first) {
+template <int BY, int EACH> DEVICE void load_queries(float *slot, const Matrix &from, const float *numbers, int64 first) {
     load_transposed<QUERIES, COLUMNS, BY>(slot, from, first, 0);
-    for (int i = threadIdx.x % (BY * 32); i < QUERIES; i += BY * 32)
-        copy_or_zero(slot + SLOT - QUERIES + i, numbers + first + i, first + i < from.rows);
+    for (int i = threadIdx.x % (BY * 32); i < EACH * QUERIES; i += BY * 32)
+        copy_or_zero(slot + SLOT - NUMBERS + i, numbers + EACH * first + i, first + i / EACH < from.rows);
 }
 
-// The weights of a thread's scores, into a tile.
-DEVICE void put_weights(float *to, float (&scores)[Scores::I][Scores::J], const float *logs, float factor, int64 key, int64 query) {
+// The weights of a thread's scores, into a tile. `sums` are references and shares by turns.
+DEVICE void put_weights(float *to, float (&scores)[Scores::I][Scores::J], const float *sums, float factor, int64 key, int64 query) {
 #pragma unroll
     for (int j = 0; j < Scores::J; j++) {
-        const float log = logs[column_at(j)] * LOG2_E;
+        const float reference = sums[2 * column_at(j)], share = sums[2 * column_at(j) + 1];
 #pragma unroll
         for (int i = 0; i < Scores::I; i++) {
-            scores[i][j] = exp2_fast(fmaf(scores[i][j], factor, -log));
+            scores[i][j] = exp2_fast(fmaf(scores[i][j], factor, -reference)) * share;
 #if CAUSAL
             if (key + i * GROUPS > query + column_at(j)) scores[i][j] = 0.0f;
 #endif
@@ -212,7 +214,7 @@ DEVICE void add_to_queries(float *grad_q, int64 first, int64 queries, int64 colu
 #endif
 
 KERNEL(attention_grad, THREADS, 1)(const float *q_at, const float *k_at, const float *v_at, const float *grad_out_at,
-    const float *logs, const float *delta,
+    const float *row_sums, const float *delta,
 #if WRITES_GRAD_Q
     float *grad_q,
 #endif
@@ -256,11 +258,11 @@ KERNEL(attention_grad, THREADS, 1)(const float *q_at, const float *k_at, const f
 #if CAUSAL
     begin = first;
 #endif
-    logs += head * queries, delta += head * queries;
+    row_sums += 2 * head * queries, delta += head * queries;
     load_tile<KEYS, COLUMNS, COLUMN_STEP>(k_tile, k, first);
     load_tile<KEYS, COLUMNS, COLUMN_STEP>(v_tile, v, first);
-    load_queries<WARPS>(q_tile, q, logs, begin);
-    load_queries<WARPS>(grad_tile, grad_out, delta, begin);
+    load_queries<WARPS, 2>(q_tile, q, row_sums, begin);
+    load_queries<WARPS, 1>(grad_tile, grad_out, delta, begin);
     copies_commit();
     copies_wait<0>();
     __syncthreads();
@@ -282,15 +284,15 @@ KERNEL(attention_grad, THREADS, 1)(const float *q_at, const float *k_at, const f
         multiply_rows<COLUMNS, COLUMN_STEP, QUERY_STEP, false>(
             scores, (half == 0 ? k_tile : v_tile) + key * COLUMN_STEP, (half == 0 ? q_tile : grad_tile) + query);
         if (half == 0) {
-            put_weights(weights + in_tile, scores, q_tile + SLOT - QUERIES + query, scale * LOG2_E, first + key, at + query);
+            put_weights(weights + in_tile, scores, q_tile + SLOT - NUMBERS + 2 * query, scale * LOG2_E, first + key, at + query);
             tell(WEIGHTS_STORED);
             wait_for_half(half);
         } else {
             wait_to_be_told(WEIGHTS_STORED);
-            put_grad_scores(grad_scores + in_tile, weights + in_tile, scores, grad_tile + SLOT - QUERIES + query);
+            put_grad_scores(grad_scores + in_tile, weights + in_tile, scores, grad_tile + SLOT - NUMBERS + query);
             tell(GRAD_SCORES_STORED);
             wait_for_half(half);
-            if (!is_last) load_queries<HALF>(next_q_tile, q, logs, at + QUERIES);
+            if (!is_last) load_queries<HALF, 2>(next_q_tile, q, row_sums, at + QUERIES);
             copies_commit();
         }
         const float *rows_of_sums = (half == 0 ? grad_tile : q_tile) + OfKeys::row(warp, lane) * QUERY_STEP;
@@ -312,7 +314,7 @@ KERNEL(attention_grad, THREADS, 1)(const float *q_at, const float *k_at, const f
 #endif
         if (half == 0) {
             wait_to_be_told(GRAD_SCORES_STORED);
-            if (!is_last) load_queries<HALF>(grad_tile, grad_out, delta, at + QUERIES);
+            if (!is_last) load_queries<HALF, 1>(grad_tile, grad_out, delta, at + QUERIES);
             copies_commit();
         } else {
             copies_wait<0>();

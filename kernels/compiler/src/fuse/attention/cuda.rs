@@ -79,7 +79,7 @@ impl Tiles {
         let wide = widest(call);
         let keys_and_values = 2 * keys * (wide + PAD);
         // Two tiles of queries, by turns, and one of their gradients.
-        let slots = 3 * (wide * (queries + PAD) + queries);
+        let slots = 3 * (wide * (queries + PAD) + 2 * queries);
         let weights = 2 * queries * (keys + PAD);
         Tiles {
             warps,

@@ -89,31 +89,31 @@ const OF_SCORES: Pattern = Of(
 );
 
 /// The rules for kernels of ours, with the columns of queries, keys and values that they have at
-/// most; or, as [`BY_LIBRARY`], for a library.
-struct Rules<const WIDEST: usize>;
+/// most, and whether they take sums of rows as two numbers; or, as [`BY_LIBRARY`], for a library.
+struct Rules<const WIDEST: usize, const SPLITS: bool>;
 
-impl<const WIDEST: usize> Rules<WIDEST> {
+impl<const WIDEST: usize, const SPLITS: bool> Rules<WIDEST, SPLITS> {
     const ALL: &'static [Rule] = &[
         Rule {
             from: Of(MATMUL, &[SOFTMAX, Any(VALUES)]),
-            to: forward::<WIDEST>,
+            to: forward::<WIDEST, SPLITS>,
         },
         Rule {
             from: Of(MATMUL, &[Of(TRANSPOSE, &[SOFTMAX]), Any(GRAD_OUT)]),
-            to: grad_v::<WIDEST>,
+            to: grad_v::<WIDEST, SPLITS>,
         },
         Rule {
             from: Of(MATMUL, &[Of(TRANSPOSE, &[Any(LEFT)]), Any(RIGHT)]),
             to: |graph, node, found| {
                 let factors = [found[LEFT], found[RIGHT]];
-                grad::<WIDEST>(graph, node, factors, AttentionPart::GradK)
+                grad::<WIDEST, SPLITS>(graph, node, factors, AttentionPart::GradK)
             },
         },
         Rule {
             from: Of(MATMUL, &[Any(LEFT), Any(RIGHT)]),
             to: |graph, node, found| {
                 let factors = [found[LEFT], found[RIGHT]];
-                grad::<WIDEST>(graph, node, factors, AttentionPart::GradQ)
+                grad::<WIDEST, SPLITS>(graph, node, factors, AttentionPart::GradQ)
             },
         },
     ];
@@ -130,16 +130,17 @@ pub(super) fn has_kernels(request: &Request<'_>) -> bool {
 /// An attention for a library that has none for the request.
 pub(super) fn recognize(whole: &Whole, request: &Request<'_>) -> Result<Whole, Refusal> {
     if request.by_library {
-        let (whole, _) = apply(whole, Rules::<BY_LIBRARY>::ALL);
+        let (whole, _) = apply(whole, Rules::<BY_LIBRARY, false>::ALL);
         by_library::check(&whole.graph, request)?;
         return Ok(whole);
     }
     let kernels = Kernels::of(request);
     let rules = match (kernels, request.target) {
         (Some(Kernels::Cuda), Target::Cuda { arch }) if !cuda::has_room_for_wide(arch) => {
-            Rules::<{ cuda::COLUMNS }>::ALL
+            Rules::<{ cuda::COLUMNS }, true>::ALL
         }
-        _ => Rules::<{ 2 * cuda::COLUMNS }>::ALL,
+        (Some(Kernels::Cuda | Kernels::Cpu), _) => Rules::<{ 2 * cuda::COLUMNS }, true>::ALL,
+        _ => Rules::<{ 2 * cuda::COLUMNS }, false>::ALL,
     };
     let (whole, _) = apply(whole, rules);
     Ok(match kernels.is_some_and(Kernels::are_on_tensor_cores) {
@@ -159,11 +160,12 @@ struct Scores {
     scale: f64,
     is_causal: bool,
     by_library: bool,
+    splits_sums: bool,
 }
 
 impl Scores {
     /// `scale q k^T`, maybe masked.
-    fn of(graph: &Graph, scores: NodeId, widest: usize) -> Option<Scores> {
+    fn of(graph: &Graph, scores: NodeId, widest: usize, splits_sums: bool) -> Option<Scores> {
         let (products, scale, is_causal) = unscaled(graph, scores, HIDDEN)?;
         let node = graph.node(products);
         let (Op::Matmul, &[q, turned]) = (&node.op, &node.operands[..]) else {
@@ -178,6 +180,7 @@ impl Scores {
             scale,
             is_causal,
             by_library: widest == BY_LIBRARY,
+            splits_sums,
         })
     }
 
@@ -188,6 +191,7 @@ impl Scores {
             is_causal: self.is_causal,
             is_by_rows: false,
             takes_out: self.by_library && part > AttentionPart::LogSumExp,
+            splits_sums: self.splits_sums,
         })
     }
 }
@@ -300,7 +304,10 @@ fn turned_back(graph: &Graph, id: NodeId) -> Option<NodeId> {
 }
 
 /// The scores of a softmax over the last dimension.
-fn scores_of(graph: &Graph, found: &Match, widest: usize) -> Option<Scores> {
+fn scores_of<const WIDEST: usize, const SPLITS: bool>(
+    graph: &Graph,
+    found: &Match,
+) -> Option<Scores> {
     let exponentials = graph.node(found[EXPONENTIALS]);
     let last = exponentials.shape.len().checked_sub(1)?;
     let is_over_rows = |id: NodeId| {
@@ -310,7 +317,7 @@ fn scores_of(graph: &Graph, found: &Match, widest: usize) -> Option<Scores> {
     let below = graph.node(exponentials.operands[0]);
     let weights = graph.node(found[WEIGHTS]);
     let is_softmax = is_over_rows(below.operands[1]) && is_over_rows(weights.operands[1]);
-    Scores::of(graph, found[SCORES], widest).filter(|_| is_softmax)
+    Scores::of(graph, found[SCORES], WIDEST, SPLITS).filter(|_| is_softmax)
 }
 
 /// Adds a value of an attention.
@@ -330,15 +337,19 @@ fn add(
 }
 
 /// Weighted values; and, for gradients, the logarithms of rows' sums.
-fn forward<const WIDEST: usize>(graph: &mut Graph, node: &Node, found: &Match) -> Option<NodeId> {
-    let scores = scores_of(graph, found, WIDEST)?;
+fn forward<const WIDEST: usize, const SPLITS: bool>(
+    graph: &mut Graph,
+    node: &Node,
+    found: &Match,
+) -> Option<NodeId> {
+    let scores = scores_of::<WIDEST, SPLITS>(graph, found)?;
     let Scores { q, k, .. } = scores;
     let is_short = *node.shape.last()? <= WIDEST;
     if !is_short {
         return None;
     }
     let mut row = node.clone();
-    *row.shape.last_mut()? = 1;
+    *row.shape.last_mut()? = if SPLITS { 2 } else { 1 };
     add(graph, &scores, AttentionPart::LogSumExp, &row, &[q, k]);
     let operands = [q, k, found[VALUES]];
     Some(add(graph, &scores, AttentionPart::Out, node, &operands))
@@ -371,9 +382,13 @@ impl Forward {
 }
 
 /// `weights^T grad_out`
-fn grad_v<const WIDEST: usize>(graph: &mut Graph, node: &Node, found: &Match) -> Option<NodeId> {
+fn grad_v<const WIDEST: usize, const SPLITS: bool>(
+    graph: &mut Graph,
+    node: &Node,
+    found: &Match,
+) -> Option<NodeId> {
     turned_back(graph, node.operands[0])?;
-    let scores = scores_of(graph, found, WIDEST)?;
+    let scores = scores_of::<WIDEST, SPLITS>(graph, found)?;
     let forward = Forward::of(graph, &scores, None)?;
     add_gradient(
         graph,
@@ -386,7 +401,7 @@ fn grad_v<const WIDEST: usize>(graph: &mut Graph, node: &Node, found: &Match) ->
 }
 
 /// The gradient by the scores times `k`, or its transpose times `q`.
-fn grad<const WIDEST: usize>(
+fn grad<const WIDEST: usize, const SPLITS: bool>(
     graph: &mut Graph,
     node: &Node,
     [of_products, factor]: [NodeId; 2],
@@ -397,7 +412,7 @@ fn grad<const WIDEST: usize>(
     }
     let (of_scores, scale, _) = unscaled(graph, of_products, 0.0)?;
     let found = OF_SCORES.find(graph, of_scores)?;
-    let scores = scores_of(graph, &found, WIDEST)?;
+    let scores = scores_of::<WIDEST, SPLITS>(graph, &found)?;
     turned_back(graph, graph.node(found[GRAD_WEIGHTS]).operands[1])?;
     let other = match part {
         AttentionPart::GradK => scores.q,

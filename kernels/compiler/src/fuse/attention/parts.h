@@ -53,7 +53,7 @@ DEVICE void store_part(float *stored, int slot, const float (&sums)[OWN][OUT], c
 }
 
 // Adds a part that was stored to what there is: both relative to the greater reference.
-DEVICE void add_part(float *stored, int slot, float factor, float (&sums)[OWN][OUT], float (&reference)[OWN], float (&sum)[OWN]) {
+DEVICE void add_part(float *stored, int slot, float (&sums)[OWN][OUT], float (&reference)[OWN], float (&sum)[OWN]) {
     float4 x[OWN * OUT / 4], rows[OWN / 2];
 #pragma unroll
     for (int n = 0; n < OWN * OUT / 4; n++) x[n] = load_float4_past_l1(number_4(stored, slot, n));
@@ -62,7 +62,7 @@ DEVICE void add_part(float *stored, int slot, float factor, float (&sums)[OWN][O
 #pragma unroll
     for (int i = 0; i < OWN; i++) {
         const float own = part(rows[i / 4 * 2], i % 4), now = fmaxf(reference[i], own);
-        const float before = exp2_fast((reference[i] - now) * factor), after = exp2_fast((own - now) * factor);
+        const float before = exp2_fast(reference[i] - now), after = exp2_fast(own - now);
         reference[i] = now;
         sum[i] = fmaf(part(rows[i / 4 * 2 + 1], i % 4), after, sum[i] * before);
 #pragma unroll
@@ -72,7 +72,7 @@ DEVICE void add_part(float *stored, int slot, float factor, float (&sums)[OWN][O
 
 // Whether the warp is the last one of its rows and columns that is done; then its numbers become
 // those of all keys.
-DEVICE bool combine(float *stored, unsigned long long *done, const Part &of, float factor,
+DEVICE bool combine(float *stored, unsigned long long *done, const Part &of,
                     float (&sums)[OWN][OUT], float (&reference)[OWN], float (&sum)[OWN]) {
     store_part(stored, of.slot, sums, reference, sum);
     __syncwarp();
@@ -88,6 +88,6 @@ DEVICE bool combine(float *stored, unsigned long long *done, const Part &of, flo
 #pragma unroll
     for (int i = 0; i < OWN; i++) reference[i] = NEVER, sum[i] = 0.0f;
 #pragma unroll 1
-    for (int at = 0; at < of.parts; at++) add_part(stored, of.slot - of.at + at, factor, sums, reference, sum);
+    for (int at = 0; at < of.parts; at++) add_part(stored, of.slot - of.at + at, sums, reference, sum);
     return true;
 }

@@ -14,7 +14,6 @@
 #define GROUPS 4
 #define SHARERS 8
 #define LOG2_E 1.44269504088896341f
-#define LN_2 0.69314718055994531f
 
 struct Matrix {
     const float *at;

@@ -24,14 +24,20 @@ impl Head<'_> {
         (0..seen).map(score).collect()
     }
 
-    /// Weights of the keys that a query sees, and the logarithm of the sum of exponentials.
-    fn weights(&self, query: usize) -> (Vec<f64>, f64) {
+    /// The sum of a query's exponentials, as its node has it.
+    fn sums(&self, query: usize) -> Vec<f64> {
         let scores = self.scores(query);
         let greatest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = scores.iter().map(|score| (score - greatest).exp()).sum();
-        let log_sum_exp = greatest + sum.ln();
-        let weights = scores.iter().map(|score| (score - log_sum_exp).exp());
-        (weights.collect(), log_sum_exp)
+        match self.which.splits_sums {
+            true => vec![greatest, sum.recip()],
+            false => vec![greatest + sum.ln()],
+        }
+    }
+
+    /// A score's weight, by such sums.
+    fn weight(score: f64, sums: &[f64]) -> f64 {
+        (score - sums[0]).exp() * sums.get(1).unwrap_or(&1.0)
     }
 }
 
@@ -81,7 +87,7 @@ pub(super) fn attention(which: &Attention, operands: &[Value]) -> Vec<f64> {
         let others: Vec<&[f64]> = (2..dense.len()).map(|at| of_head(at, head)).collect();
         out.extend(match which.part {
             AttentionPart::Out => forward(&matrices, queries, others[0]),
-            AttentionPart::LogSumExp => (0..queries).map(|at| matrices.weights(at).1).collect(),
+            AttentionPart::LogSumExp => (0..queries).flat_map(|at| matrices.sums(at)).collect(),
             _ => gradient(&matrices, queries, &others),
         });
     }
@@ -114,16 +120,17 @@ fn forward(head: &Head<'_>, queries: usize, v: &[f64]) -> Vec<f64> {
     let width = v.len() / head.keys;
     let mut out = vec![0.0; queries * width];
     for (query, out) in out.chunks_mut(width).enumerate() {
-        for (key, weight) in head.weights(query).0.into_iter().enumerate() {
-            add(out, weight, row(v, key, width));
+        let sums = head.sums(query);
+        for (key, score) in head.scores(query).into_iter().enumerate() {
+            add(out, Head::weight(score, &sums), row(v, key, width));
         }
     }
     out
 }
 
-/// The gradient by one of the operands, from `v, grad_out, log_sum_exp, delta`.
+/// The gradient by one of the operands, from `v, grad_out`, sums of rows and `delta`.
 fn gradient(head: &Head<'_>, queries: usize, others: &[&[f64]]) -> Vec<f64> {
-    let &[v, grad_out, log_sum_exp, last] = others else {
+    let &[v, grad_out, sums, last] = others else {
         unreachable!("gradients have six operands")
     };
     let (width, depth) = (v.len() / head.keys, head.depth);
@@ -140,7 +147,7 @@ fn gradient(head: &Head<'_>, queries: usize, others: &[&[f64]]) -> Vec<f64> {
             false => last[query],
         };
         for (key, score) in head.scores(query).into_iter().enumerate() {
-            let weight = (score - log_sum_exp[query]).exp();
+            let weight = Head::weight(score, row(sums, query, sums.len() / queries));
             let of_weight = dot(grad, row(v, key, width));
             let of_product = head.which.scale * weight * (of_weight - delta);
             let (at, columns, factor, addend) = match part {
