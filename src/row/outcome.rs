@@ -76,11 +76,15 @@ pub enum Flag {
     Outraced,
     /// A function in Python loaded files of the user that are no part of the run's identity.
     UnlistedSource,
+    /// A function in Python whose outputs differ from call to call, all within the tolerance.
+    Varying,
+    /// Rounding moves an output by as much as its right value: zeros would pass, too.
+    BelowRounding,
 }
 
 impl Flag {
     /// All flags.
-    pub const ALL: [Flag; 11] = [
+    pub const ALL: [Flag; 13] = [
         Flag::Unsteady,
         Flag::WideInterval,
         Flag::CoarseClock,
@@ -92,6 +96,8 @@ impl Flag {
         Flag::Spills,
         Flag::Outraced,
         Flag::UnlistedSource,
+        Flag::Varying,
+        Flag::BelowRounding,
     ];
 
     /// The word of rows.
@@ -108,6 +114,8 @@ impl Flag {
             Flag::Spills => "spills",
             Flag::Outraced => "outraced",
             Flag::UnlistedSource => "unlisted_source",
+            Flag::Varying => "varying",
+            Flag::BelowRounding => "below_rounding",
         }
     }
 }

@@ -36,6 +36,17 @@ use shared_file::SharedFile;
 /// The kernel that reads a GPU's cache clean.
 const READ_PTX: &str = include_str!("../../cuda/read.ptx");
 
+/// How long an interpreter may take to start and to import a library.
+const LOADING_LIMIT: Duration = Duration::from_secs(120);
+
+/// The text by which references of PyTorch are evaluated: answers depend on it.
+pub const REFERENCE_TEXTS: [&str; 4] = [
+    include_str!("child/reference.py"),
+    include_str!("child/rounding.py"),
+    include_str!("child/rounding_sums.py"),
+    include_str!("child/spread.py"),
+];
+
 /// Where functions run, and how their time is taken.
 #[derive(Clone, Debug)]
 pub enum Place {
@@ -45,6 +56,8 @@ pub enum Place {
         processors: Vec<usize>,
         /// Bytes that each thread writes to flush its caches.
         flush_bytes: usize,
+        /// The GPU that references run on where it has room, as `CUDA_VISIBLE_DEVICES` names it.
+        gpu: Option<String>,
     },
     /// On a GPU.
     Cuda {
@@ -61,6 +74,7 @@ impl Place {
         Place::Cpu {
             processors: processors.collect(),
             flush_bytes: Flush::of_host(cache).map_or(0, |flush| flush.bytes()),
+            gpu: None,
         }
     }
 }
@@ -151,6 +165,11 @@ impl Python {
         }
     }
 
+    /// Lets each request from now on take so long.
+    pub fn set_limit(&mut self, limit: Duration) {
+        self.limit = limit;
+    }
+
     /// An interpreter that was told where functions run.
     fn open(&mut self, exe: &str) -> Result<(), DeviceError> {
         if self
@@ -166,14 +185,22 @@ impl Python {
             Place::Cpu {
                 processors,
                 flush_bytes,
+                gpu,
             } => {
+                let memory_bytes = crate::device::memory::available_bytes() / 10 * 9;
                 let request = json!({
                     "device": "cpu",
                     "processors": processors,
                     "flush_bytes": flush_bytes,
-                    "memory_bytes": crate::device::memory::available_bytes() / 10 * 9,
+                    // A GPU's driver reserves addresses for far more than there is.
+                    "memory_bytes": gpu.is_none().then_some(memory_bytes),
+                    "gpu": gpu.is_some(),
                 });
-                (request, variables_of_cpu(processors.len()), None)
+                (
+                    request,
+                    variables_of_cpu(processors.len(), gpu.as_deref()),
+                    None,
+                )
             }
             Place::Cuda { unit } => {
                 let page = Page::new().map_err(of_system)?;
@@ -204,13 +231,17 @@ impl Python {
 
     /// Asks the open interpreter.
     fn ask(&mut self, request: &Value) -> Result<Value, DeviceError> {
+        self.ask_within(request, self.limit)
+    }
+
+    fn ask_within(&mut self, request: &Value, limit: Duration) -> Result<Value, DeviceError> {
         let Some(interpreter) = &mut self.interpreter else {
             return Err(DeviceError::Foreign {
                 status: Status::Error,
                 reason: "there is no interpreter".to_owned(),
             });
         };
-        let answer = interpreter.child.ask(request, self.limit);
+        let answer = interpreter.child.ask(request, limit);
         if answer.as_ref().is_err_and(|failure| failure.is_lost) {
             self.interpreter = None;
         }
@@ -265,6 +296,43 @@ impl Python {
             status: Status::Error,
             reason: format!("no judgement: {answer}"),
         })
+    }
+
+    /// Starts the interpreter of a function, if need be, and imports the library of its arrays,
+    /// which is no part of the time that a call may take.
+    ///
+    /// # Errors
+    /// An interpreter or a library that is not there.
+    pub fn load(&mut self, function: &Foreign) -> Result<(), DeviceError> {
+        let request: Value = serde_json::from_str(&function.request)
+            .map_err(|error| DeviceError::Launch(error.to_string()))?;
+        self.open(&interpreter_of(&request))?;
+        let request = json!({ "do": "load", "arrays": request["arrays"] });
+        self.ask_within(&request, self.limit.max(LOADING_LIMIT))
+            .map(drop)
+    }
+
+    /// The right outputs of a reference of PyTorch, for inputs of the types that the problem has.
+    /// Beside them there are tensors called `spread of NAME`, what rounding does to an output, and
+    /// `own error of NAME`, as `child/reference.py` has them.
+    ///
+    /// # Errors
+    /// A function that fails, takes too long, or returns other tensors than the problem has.
+    pub fn reference(
+        &mut self,
+        function: &Foreign,
+        inputs: &Tensors,
+    ) -> Result<Tensors, DeviceError> {
+        self.load(function)?;
+        let mut request: Value = serde_json::from_str(&function.request)
+            .map_err(|error| DeviceError::Launch(error.to_string()))?;
+        let given = SharedFile::of_tensors("sweeper-inputs", inputs).map_err(of_system)?;
+        let answer = SharedFile::new("sweeper-answer").map_err(of_system)?;
+        request["do"] = json!("answer");
+        request["file"] = json!(given.path());
+        request["results"] = json!(answer.path());
+        self.ask(&request)?;
+        answer.tensors().map_err(of_system)
     }
 
     /// Calls a function that makes a problem's inputs.
@@ -504,13 +572,14 @@ pub fn interpreter_of(request: &Value) -> String {
 }
 
 /// Variables of an interpreter whose functions have so many threads.
-fn variables_of_cpu(threads: usize) -> Vec<(String, String)> {
+fn variables_of_cpu(threads: usize, gpu: Option<&str>) -> Vec<(String, String)> {
     let names = ["OMP", "MKL", "OPENBLAS", "NUMEXPR"];
     let threads = names.map(|name| (format!("{name}_NUM_THREADS"), threads.to_string()));
-    let hidden = ("CUDA_VISIBLE_DEVICES".to_owned(), String::new());
+    let gpu = gpu.unwrap_or_default().to_owned();
+    let visible = ("CUDA_VISIBLE_DEVICES".to_owned(), gpu);
     // JAX would start every kind of device that it has a plug-in for.
     let platforms = ("JAX_PLATFORMS".to_owned(), "cpu".to_owned());
-    threads.into_iter().chain([hidden, platforms]).collect()
+    threads.into_iter().chain([visible, platforms]).collect()
 }
 
 /// Variables of an interpreter whose functions run on a GPU.
