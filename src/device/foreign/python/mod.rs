@@ -577,9 +577,12 @@ fn variables_of_cpu(threads: usize, gpu: Option<&str>) -> Vec<(String, String)> 
     let threads = names.map(|name| (format!("{name}_NUM_THREADS"), threads.to_string()));
     let gpu = gpu.unwrap_or_default().to_owned();
     let visible = ("CUDA_VISIBLE_DEVICES".to_owned(), gpu);
+    // Of large tensors that come and go, pieces of memory are left that none fits into.
+    let segments = "expandable_segments:True".to_owned();
+    let segments = ("PYTORCH_CUDA_ALLOC_CONF".to_owned(), segments);
     // JAX would start every kind of device that it has a plug-in for.
     let platforms = ("JAX_PLATFORMS".to_owned(), "cpu".to_owned());
-    threads.into_iter().chain([visible, platforms]).collect()
+    threads.into_iter().chain([visible, segments, platforms]).collect()
 }
 
 /// Variables of an interpreter whose functions run on a GPU.

@@ -13,20 +13,18 @@ PIECE = 1 << 24
 def statistics(answer, noises, least):
     """[probes, nu, ms, scale] of the whole tensor, then [nu, ms of each index] of each axis. `noises` are
     an even number of tensors; `least` is the rms of the rounding of the least numbers of the format."""
-    size = sum_of(torch.isfinite(answer).double()) if answer.is_floating_point() else 0.0
-    long_enough = [axis for axis, extent in enumerate(answer.shape)
-                   if 2 <= extent <= LONGEST_AXIS and answer.numel() >= 2 * extent]
-    whole, by_axis = Moments(()), {axis: Moments((answer.shape[axis],)) for axis in long_enough}
-    counts = {axis: counted(answer, axis) for axis in long_enough}
-    scales = []
+    axes = [axis for axis, extent in enumerate(answer.shape)
+            if 2 <= extent <= LONGEST_AXIS and answer.numel() >= 2 * extent]
+    whole, by_axis = Moments(()), {axis: Moments((answer.shape[axis],)) for axis in axes}
+    scales, size = [], 0.0
     for one, two in zip(noises[::2], noises[1::2]):
-        scales += add_pair(answer, one, two, whole, by_axis)
-    held = [float(len(noises)), *whole.nu_and_ms(torch.tensor(size, dtype=torch.float64), least)]
-    aa = whole.aa if whole.aa > 0.0 else 1.0
-    held.append((sum((held / aa) ** 2 for held in scales) / max(1, len(scales))) ** 0.5)
-    for axis in long_enough:
-        held += by_axis[axis].nu_and_ms(counts[axis], least)
-    return torch.tensor(held, dtype=torch.float64)
+        *both, size = add_pair(answer, one, two, whole, by_axis)
+        scales += both
+    scale = sum((held / size) ** 2 for held in scales) / len(scales) if size > 0.0 else 0.0
+    held = [float(len(noises)), *whole.nu_and_ms(answer.numel(), least), scale**0.5]
+    for axis in axes:
+        held += by_axis[axis].nu_and_ms(answer.numel() // answer.shape[axis], least)
+    return held
 
 
 class Moments:
@@ -37,7 +35,6 @@ class Moments:
         self.squares = torch.zeros(shape, dtype=torch.float64)
         self.cosines = []
         self.probes = 0
-        self.aa = 0.0
 
     def add(self, one, two, both):
         """The sums of a pair: of squares of each, and of products of both."""
@@ -48,18 +45,21 @@ class Moments:
         # Noise of one evaluation that is nothing tells nothing of the angle.
         self.cosines.append(cosine.nan_to_num_(1.0, 1.0, 1.0).clamp_max_(1.0))
 
-    def nu_and_ms(self, counts, least):
-        ms = self.squares / (max(1, self.probes) * counts.clamp_min(1.0))
+    def nu_and_ms(self, elements, least):
+        """The degrees of freedom of a slice of so many elements, and the mean square of each slice."""
+        ms = self.squares / max(1, self.probes * elements)
         is_noisy = ms > 0.0
+        slices = max(1, int(is_noisy.sum()))
         means = [float(held[is_noisy].mean()) if is_noisy.any() else 1.0 for held in self.cosines]
         pairs = max(1, len(means))
-        nu = 1.0 / (sum(means) / pairs + 1.0 / (48.0 * pairs))
+        nu = 1.0 / (sum(means) / pairs + 1.0 / (48.0 * pairs * slices))
         ms = torch.where(is_noisy, ms + least * least, ms)
-        return [nu, *ms.reshape(-1).tolist()]
+        return [max(nu, 1.0), *ms.reshape(-1).tolist()]
 
 
 def add_pair(answer, one, two, whole, by_axis):
-    """Adds the sums of a pair of evaluations; returns both sums of noise times answer."""
+    """Adds the sums of a pair of evaluations; returns the sums of noise times answer, and of
+    the answer's squares."""
     names = ("one", "two", "both")
     total = {name: torch.zeros((), dtype=torch.float64, device=answer.device) for name in (*names, "a", "b", "aa")}
     axes = {axis: {name: torch.zeros(answer.shape[axis], dtype=torch.float64, device=answer.device)
@@ -67,7 +67,7 @@ def add_pair(answer, one, two, whole, by_axis):
     for axis, start, length in pieces(answer):
         a, d, e = (held.narrow(axis, start, length) if held.dim() else held for held in (answer, one, two))
         finite = torch.isfinite(a)
-        a, d, e = (torch.where(finite, held, 0.0).nan_to_num_(0.0, 0.0, 0.0) for held in (a, d, e))
+        a, d, e = (torch.where(finite, held.double(), 0.0).nan_to_num_(0.0, 0.0, 0.0) for held in (a, d, e))
         total["a"] += (a * d).sum()
         total["b"] += (a * e).sum()
         total["aa"] += (a * a).sum()
@@ -77,15 +77,13 @@ def add_pair(answer, one, two, whole, by_axis):
                 others = [other for other in range(held.dim()) if other != at]
                 part = held.sum(others) if others else held
                 if at == axis:
-                    part, begin = part, start
-                    sums[name][begin : begin + length] += part
+                    sums[name][start : start + length] += part
                 else:
                     sums[name] += part
     whole.add(*(total[name] for name in names))
-    whole.aa = float(total["aa"])
     for axis, sums in axes.items():
         by_axis[axis].add(*(sums[name] for name in names))
-    return [float(total["a"]), float(total["b"])]
+    return [float(total["a"]), float(total["b"]), float(total["aa"])]
 
 
 def pieces(tensor):
@@ -100,20 +98,6 @@ def pieces(tensor):
         yield axis, start, min(step, extent - start)
 
 
-def counted(answer, axis):
-    """Finite elements of each slice."""
-    sums = torch.zeros(answer.shape[axis], dtype=torch.float64, device=answer.device)
-    for along, start, length in pieces(answer):
-        finite = torch.isfinite(answer.narrow(along, start, length)).double()
-        others = [other for other in range(finite.dim()) if other != axis]
-        part = finite.sum(others) if others else finite
-        if along == axis:
-            sums[start : start + length] += part
-        else:
-            sums += part
-    return sums.cpu()
-
-
 def rms(tensor):
     """The root of the mean square of finite elements."""
     total, count = 0.0, 0.0
@@ -123,7 +107,3 @@ def rms(tensor):
         total += float(torch.where(finite, held, 0.0).double().square_().sum())
         count += float(finite.sum())
     return (total / max(1.0, count)) ** 0.5
-
-
-def sum_of(tensor):
-    return float(tensor.sum())
