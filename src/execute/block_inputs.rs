@@ -1,6 +1,8 @@
 //! A block's inputs and the oracle's answer, which the host generates before the device starts. On
 //! GPUs that happens while the device measures the block before.
 
+use std::convert::Infallible;
+
 use sweeper_program::inputs::InputKey;
 use sweeper_program::workload::{AnswerSource, ORACLE_OPERATIONS_PER_SECOND, TensorSpec};
 use sweeper_program::{Parameters, Phase, Problem, Workload};
@@ -23,6 +25,9 @@ pub struct BlockInputs {
     pub whole: ProblemInstance,
     /// A smaller problem whose answer is known instead.
     pub smaller: SmallerProblem,
+    /// The problem, or a smaller one in its place, with inputs that show mistakes; with the right
+    /// answer, unless the device is to give it.
+    pub showing: Option<ProblemInstance>,
 }
 
 /// A smaller problem with its right answer, and its use.
@@ -105,22 +110,56 @@ impl BlockInputs {
             let phase = covering_phase(block);
             whole.expected = answers.known(whole.problem.as_ref(), &block.problem, phase);
             if whole.expected.is_some() {
-                return Ok(BlockInputs::whole(whole));
+                let mut showing = showing(block, whole.problem.as_ref(), left_bytes);
+                if let Some(showing) = &mut showing {
+                    let id = showing.answer_id(&block.problem);
+                    showing.expected = answers.known(showing.problem.as_ref(), &id, phase);
+                }
+                // Where the device would have to be asked for one answer, it is asked for both.
+                if showing.as_ref().is_none_or(|it| it.expected.is_some()) {
+                    return Ok(BlockInputs {
+                        showing,
+                        ..BlockInputs::whole(whole)
+                    });
+                }
             }
             if let Some(small) = trial(block, &whole, answers) {
-                let smaller = SmallerProblem::Trial(small);
-                return Ok(BlockInputs { whole, smaller });
+                let showing = showing(block, whole.problem.as_ref(), left_bytes);
+                return Ok(BlockInputs {
+                    whole,
+                    smaller: SmallerProblem::Trial(small),
+                    showing,
+                });
             }
         }
-        Ok(BlockInputs::with_host_oracle(
-            block, whole, left_bytes, answers,
-        ))
+        let found = BlockInputs::with_host_oracle(block, whole, left_bytes, answers);
+        Ok(found.with_showing(block, left_bytes, answers))
     }
 
     /// A problem that no smaller one stands for.
     fn whole(whole: ProblemInstance) -> Self {
-        let smaller = SmallerProblem::Nothing;
-        BlockInputs { whole, smaller }
+        BlockInputs {
+            whole,
+            smaller: SmallerProblem::Nothing,
+            showing: None,
+        }
+    }
+
+    /// Adds the problem with inputs that show mistakes, or a smaller one where the whole one's oracle
+    /// takes too long; with the host's answer.
+    #[must_use]
+    pub fn with_showing(mut self, block: &Block, left_bytes: u64, answers: &Answers) -> Self {
+        self.showing =
+            showing(block, self.whole.problem.as_ref(), left_bytes).map(|mut showing| {
+                let phase = covering_phase(block);
+                let id = showing.answer_id(&block.problem);
+                let problem = showing.problem.as_ref();
+                let oracle = || Ok::<_, Infallible>(problem.oracle(&showing.inputs, phase));
+                let Ok(expected) = answers.of(problem, &id, phase, oracle);
+                showing.expected = Some(expected).filter(|expected| !expected.is_empty());
+                showing
+            });
+        self
     }
 
     /// Asks the host's oracle for the answer of the whole problem or, where that takes too long or
@@ -155,9 +194,38 @@ impl BlockInputs {
             }
             Asked::None => (whole, SmallerProblem::Nothing),
         };
-        BlockInputs { whole, smaller }
+        BlockInputs {
+            whole,
+            smaller,
+            showing: None,
+        }
     }
 }
+
+/// The problem of a block, or the smaller one that its oracle has time and memory for, with inputs
+/// that show mistakes. None where nothing is judged, or where there are no such inputs.
+fn showing(block: &Block, whole: &dyn Problem, left_bytes: u64) -> Option<ProblemInstance> {
+    if !block.settings.verify {
+        return None;
+    }
+    let phase = covering_phase(block);
+    let limits = OracleLimits {
+        time_s: block.settings.oracle_s,
+        bytes: left_bytes / 2,
+    };
+    let problem = match Asked::of(whole, phase, limits) {
+        Asked::Whole => problem_of(block, &[]).ok()?,
+        Asked::Reduced(smaller) => smaller,
+        Asked::None => return None,
+    };
+    let inputs = problem.showing(&InputKey(block.problem))?;
+    let mut showing = ProblemInstance::without_answer(problem, inputs);
+    showing.input_digest = Some(SHOWING.to_owned());
+    Some(showing)
+}
+
+/// The digest, to find its answer by, of inputs that show mistakes: they follow from the problem.
+const SHOWING: &str = "showing";
 
 /// The smaller problem on which the device's oracle is tried; `None` where there is none that is
 /// small enough.

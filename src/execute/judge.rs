@@ -88,6 +88,8 @@ impl<'a> Judge<'a> {
                     metric: Metric::Custom,
                     error,
                     tolerance: bound,
+                    spreads: None,
+                    notices: None,
                 };
                 let complaint = (!check.passed()).then(|| {
                     format!("the judge finds a distance of {value:.3e}, `bound` is {bound:.1e}")

@@ -3,13 +3,13 @@
 use std::convert::Infallible;
 
 use sha2::{Digest as _, Sha256};
-use sweeper_program::check::Check;
+use sweeper_program::check::{Check, TensorCheck};
 use sweeper_program::workload::ORACLE_OPERATIONS_PER_SECOND;
 use sweeper_program::{Phase, Problem, Tensors};
 
 use super::answers::Answers;
 use super::protocol::BlockPoint;
-use crate::row::outcome::Checked;
+use crate::row::outcome::{Checked, ON_SHOWING_INPUTS};
 
 /// A problem with inputs, and the oracle's answer if there is one.
 pub struct ProblemInstance {
@@ -24,6 +24,9 @@ pub struct ProblemInstance {
     /// The backend that gave the answer in place of the oracle: its own outputs prove nothing.
     pub peer: Option<String>,
 }
+
+/// Where outputs were wrong that are right for the published inputs.
+const ON_SHOWING: &str = "on inputs that show mistakes";
 
 /// The judgement of a program's outputs.
 #[derive(Clone, Debug)]
@@ -105,6 +108,24 @@ impl ProblemInstance {
 }
 
 impl Verdict {
+    /// The verdict on a point's own inputs, with that on inputs that show mistakes.
+    #[must_use]
+    pub fn and_on_showing(mut self, showing: Verdict) -> Self {
+        let on_showing = showing
+            .complaint
+            .map(|reason| format!("{reason}, {ON_SHOWING}"));
+        self.complaint = self.complaint.or(on_showing);
+        if let (Some(check), Some(others)) = (&mut self.check, showing.check) {
+            check
+                .tensors
+                .extend(others.tensors.into_iter().map(|one| TensorCheck {
+                    tensor: one.tensor + ON_SHOWING_INPUTS,
+                    ..one
+                }));
+        }
+        self
+    }
+
     /// Of outputs whose right values are not known.
     pub const UNCHECKED: Verdict = Verdict {
         checked: Checked::None,

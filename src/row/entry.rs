@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
 
+use sweeper_program::check::Check;
 use sweeper_program::workload::Presentation;
 use sweeper_program::{Dtype, Phase, Role, Value};
 use sweeper_workloads::registry;
@@ -11,7 +12,7 @@ use sweeper_workloads::registry;
 use super::measured::Measured;
 use super::metric::MetricSummary;
 use super::named::{Named, Recent};
-use super::outcome::{KernelUse, Measurement, Starting, Status};
+use super::outcome::{KernelUse, Measurement, ON_SHOWING_INPUTS, Starting, Status};
 use super::{CompileUse, Row};
 use crate::hardware::DeviceKind;
 use crate::identity::{PointId, ProblemId};
@@ -124,6 +125,8 @@ pub struct WorstOutput {
     pub error: f64,
     /// The greatest distance that is right.
     pub tolerance: f64,
+    /// The distance in units of what rounding does in an honest program, where that is known.
+    pub spreads: Option<f64>,
 }
 
 /// Memory of a row, in bytes. Amounts that a file lacks are absent.
@@ -135,6 +138,28 @@ pub struct Memory {
     pub peak_allocated: Option<u64>,
     /// The most that the process or pool held from the system.
     pub peak_reserved: Option<u64>,
+}
+
+/// The least relative L2 error that a judgement notices in each output, on any inputs.
+fn noticed(check: &Check) -> String {
+    let mut least: Vec<(&str, f64)> = Vec::new();
+    for one in &check.tensors {
+        let name = one
+            .tensor
+            .strip_suffix(ON_SHOWING_INPUTS)
+            .unwrap_or(&one.tensor);
+        let Some(error) = one.notices else {
+            continue;
+        };
+        match least.iter_mut().find(|(held, _)| *held == name) {
+            Some((_, held)) => *held = held.min(error),
+            None => least.push((name, error)),
+        }
+    }
+    let words = least
+        .iter()
+        .map(|(name, error)| format!("{name} {error:.1e}"));
+    words.collect::<Vec<String>>().join("; ")
 }
 
 /// A row as `records.csv` has it, and as reports need it: a point and its result.
@@ -194,6 +219,8 @@ pub struct Entry {
     pub cold_starting: Option<Box<Starting>>,
     /// The output that was furthest from right.
     pub worst: Option<WorstOutput>,
+    /// The least relative error that would be noticed in each output, in words.
+    pub notices: Option<Arc<str>>,
     /// The program's use of the kernel cache.
     pub compile: CompileUse,
     /// The least time that the device's ceilings allow, in nanoseconds.
@@ -236,6 +263,7 @@ impl Entry {
             fresh_starting: None,
             cold_starting: None,
             worst: None,
+            notices: None,
             compile: CompileUse::default(),
             roofline_ns: None,
             ceiling_flops_per_s: None,
@@ -303,7 +331,11 @@ impl Entry {
             tensor: words.get(&worst.tensor),
             error: worst.error,
             tolerance: worst.tolerance,
+            spreads: worst.spreads,
         });
+        self.notices = words
+            .some(&noticed(&check))
+            .filter(|noticed| !noticed.is_empty());
         // Runs may have a million rows.
         self.samples_ns.shrink_to_fit();
         let mut measured = Measured::from(measurement);

@@ -15,6 +15,9 @@ use crate::row::hot_path::HotPath;
 pub use crate::row::metric::MetricValues;
 pub use crate::status::Status;
 
+/// What follows the name of an output in a judgement on inputs that show mistakes.
+pub const ON_SHOWING_INPUTS: &str = " (showing)";
+
 /// How thoroughly outputs were judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -4,6 +4,7 @@
 use sweeper_program::Problem;
 use sweeper_program::check::{Metric, compare};
 use sweeper_program::inputs::InputKey;
+use sweeper_program::spread;
 
 use crate::conformance::{cuda, problem};
 use crate::shim::{self, Mode};
@@ -16,7 +17,8 @@ fn agrees(words: &str) {
         let oracle = problem
             .device_oracle(phase, &cuda())
             .unwrap_or_else(|| panic!("{words} {phase}: no oracle for a GPU"));
-        let answers = shim::run(&oracle.program, &inputs, &oracle.answers, Mode::Fast);
+        let mut answers = shim::run(&oracle.program, &inputs, &oracle.answers, Mode::Fast);
+        spread::finish(&mut answers);
         let expected = problem.oracle(&inputs, phase);
         let names =
             |tensors: &sweeper_program::Tensors| tensors.keys().cloned().collect::<Vec<String>>();

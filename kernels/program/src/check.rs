@@ -16,6 +16,8 @@ pub enum Metric {
     MaxRelative,
     /// `||out - ref|| / ||ref||`; the absolute norm where the reference is zero.
     RelativeL2,
+    /// `|<out - ref, ref>| / <ref, ref>`: a factor that all elements have in common.
+    CommonScale,
     /// A measure of the workload's own, such as the loss of an argmax that need not be unique.
     Custom,
 }
@@ -32,9 +34,38 @@ pub struct TensorCheck {
     pub error: f64,
     /// The greatest distance that is right.
     pub tolerance: f64,
+    /// The distance in units of what rounding does in an honest program
+    /// ([`Spread`](crate::spread::Spread)); none where nobody knows that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spreads: Option<f64>,
+    /// The least relative L2 error of the whole tensor that this judgement notices; none where
+    /// nobody knows that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notices: Option<f64>,
 }
 
 impl TensorCheck {
+    /// The judgement of an output that is missing, of another shape, or not finite where its answer
+    /// is: it is wrong.
+    pub fn not_judged(tensor: &str, metric: Metric) -> Self {
+        TensorCheck {
+            tensor: tensor.to_owned(),
+            metric,
+            error: f64::INFINITY,
+            tolerance: 0.0,
+            spreads: None,
+            notices: None,
+        }
+    }
+
+    /// The error in units of its tolerance: 0 where there is no error.
+    pub fn ratio(&self) -> f64 {
+        match self.error == 0.0 {
+            true => 0.0,
+            false => self.error / self.tolerance,
+        }
+    }
+
     /// True if the tensor is right. NaN never is.
     pub fn passed(&self) -> bool {
         self.error <= self.tolerance
@@ -59,6 +90,7 @@ impl Check {
     pub fn with_tolerances_times(mut self, factor: f64) -> Self {
         for one in &mut self.tensors {
             one.tolerance *= factor;
+            one.notices = one.notices.map(|error| error * factor);
         }
         self
     }
@@ -67,7 +99,7 @@ impl Check {
     pub fn worst(&self) -> Option<&TensorCheck> {
         self.tensors
             .iter()
-            .max_by(|a, b| (a.error / a.tolerance).total_cmp(&(b.error / b.tolerance)))
+            .max_by(|a, b| a.ratio().total_cmp(&b.ratio()))
     }
 }
 
@@ -114,6 +146,11 @@ pub fn compare(
         metric,
         error,
         tolerance,
+        spreads: None,
+        notices: match metric {
+            Metric::RelativeL2 => Some(tolerance),
+            _ => None,
+        },
     }
 }
 
@@ -151,8 +188,8 @@ fn distance_of<T: Element>(out: &[T], expected: &[f64], metric: Metric) -> f64 {
     let scale = sums.iter().map(|sums| sums.2).sum::<f64>().sqrt();
     match metric {
         Metric::MaxRelative => sums.iter().map(|sums| sums.0).fold(0.0, f64::max),
-        Metric::RelativeL2 | Metric::Custom if scale > 0.0 => error / scale,
-        Metric::RelativeL2 | Metric::Custom => error,
+        _ if scale > 0.0 => error / scale,
+        _ => error,
     }
 }
 

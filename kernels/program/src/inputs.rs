@@ -16,6 +16,13 @@ use crate::vectorised;
 pub struct InputKey(pub [u8; 32]);
 
 impl InputKey {
+    /// The key of other inputs of the same problem, for a purpose.
+    #[must_use]
+    pub fn other(&self, purpose: &str) -> InputKey {
+        let hasher = Sha256::new().chain_update(purpose).chain_update(self.0);
+        InputKey(hasher.finalize().into())
+    }
+
     /// The stream of values of the tensor called `name`.
     pub fn stream(&self, name: &str) -> Stream {
         let mut hasher = Sha256::new();

@@ -16,6 +16,7 @@ pub mod builtin;
 pub mod inputs;
 pub mod check;
 pub mod rounding;
+pub mod spread;
 pub mod headers;
 mod vectorised;
 

@@ -321,7 +321,15 @@ impl Tensor {
         }
     }
 
-    /// The elements, if they are `i64`.
+    /// The elements to be changed, if they are `f32`.
+    pub fn as_f32_mut(&mut self) -> Option<&mut [f32]> {
+        match &mut self.data {
+            Data::F32(values) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// The elements, if they are of that type.
     pub fn as_i64(&self) -> Option<&[i64]> {
         match &self.data {
             Data::I64(values) => Some(values),

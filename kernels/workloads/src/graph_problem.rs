@@ -117,6 +117,11 @@ pub trait Computation: Send + Sync + Sized + 'static {
     /// An input made from `key`.
     fn generate(&self, spec: &TensorSpec, key: &InputKey) -> Tensor;
 
+    /// As [`Problem::showing`], from inputs like those that are generated.
+    fn showing(&self, _inputs: Tensors, _key: &InputKey) -> Option<Tensors> {
+        None
+    }
+
     /// Whether an input is state that begins at zero: a file of tensors may leave it out.
     fn begins_at_zero(&self, _name: &str) -> bool {
         false
@@ -315,6 +320,11 @@ impl<C: Computation> Problem for GraphProblem<C> {
             (spec.name, tensor)
         };
         self.inputs().into_iter().map(made).collect()
+    }
+
+    fn showing(&self, key: &InputKey) -> Option<Tensors> {
+        let inputs = Problem::generate(self, &key.other("showing"));
+        self.computation.showing(inputs, key)
     }
 
     fn absent_input(&self, spec: &TensorSpec) -> Option<Tensor> {
@@ -520,27 +530,41 @@ pub(crate) mod judging {
         phases: &[Phase],
         least: usize,
     ) -> Vec<String> {
-        let inputs = problem.generate(&InputKey([6; 32]));
-        let expected = problem.oracle(&inputs, Phase::covering(phases.iter().copied()));
+        let key = InputKey([6; 32]);
+        let all = std::iter::once(Problem::generate(problem, &key));
+        let covering = Phase::covering(phases.iter().copied());
+        let all = all.chain(Problem::showing(problem, &key)).map(|inputs| {
+            let expected = Problem::oracle(problem, &inputs, covering);
+            let exact = evaluate(&problem.built.graph, &inputs).unwrap();
+            (inputs, expected, exact)
+        });
+        let all: Vec<_> = all.collect();
         let graph = &problem.built.graph;
-        let exact = evaluate(graph, &inputs).unwrap();
-        let in_f32 = mutate::in_f32(graph, &inputs);
         let (mut lines, mut found) = (vec![], 0);
         for &phase in phases {
-            let judged = |outputs: &Tensors| problem.check(&inputs, outputs, &expected, phase);
-            if !judged(&in_f32).passed() {
-                let worst = judged(&in_f32).worst().cloned();
-                lines.push(format!("{phase}: right, but {worst:?}"));
+            for (inputs, expected, _) in &all {
+                let check = problem.check(inputs, &mutate::in_f32(graph, inputs), expected, phase);
+                if !check.passed() {
+                    lines.push(format!("{phase}: right, but {:?}", check.worst()));
+                }
             }
             let specs = problem.outputs(phase).into_iter();
             let names: Vec<String> = specs.map(|spec| spec.name).collect();
             for (at, fault) in mutate::faults(graph, &problem.wanted(phase)) {
-                let wrong = evaluate(&mutate::with(graph, (at, fault)), &inputs).unwrap();
-                let check = judged(&stored(&wrong));
-                found += usize::from(!check.passed());
-                if check.passed() && !are_same(&wrong, &exact, &names) {
-                    let (node, worst) = (graph.node(at), check.worst());
-                    lines.push(format!("{phase}: {at} {:?} {fault:?}: {worst:?}", node.op));
+                let faulty = mutate::with(graph, (at, fault));
+                let judged = all.iter().map(|(inputs, expected, exact)| {
+                    let wrong = evaluate(&faulty, inputs).unwrap();
+                    let check = problem.check(inputs, &stored(&wrong), expected, phase);
+                    (check, are_same(&wrong, exact, &names))
+                });
+                let judged: Vec<_> = judged.collect();
+                let is_found = judged.iter().any(|(check, _)| !check.passed());
+                found += usize::from(is_found);
+                if !is_found && judged.iter().any(|(_, same)| !same) {
+                    let worst = judged.iter().map(|(check, _)| check.worst());
+                    let worst: Vec<_> = worst.collect();
+                    let op = &graph.node(at).op;
+                    lines.push(format!("{phase}: {at} {op:?} {fault:?}: {worst:?}"));
                 }
             }
         }

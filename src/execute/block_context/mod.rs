@@ -45,6 +45,8 @@ pub struct BlockContext<'a> {
     programs: RefCell<Vec<(Phase, String, Program)>>,
     /// The verdict on each point's kernels on a smaller problem, by number, where there is one.
     reduced: Option<BTreeMap<u32, Result<Verdict, Outcome>>>,
+    /// The verdict on each point's kernels on inputs that show mistakes, by number.
+    showing: BTreeMap<u32, Result<Verdict, Outcome>>,
     audit: Audit,
     /// The cache, for loops that compile themselves.
     cache: Option<CachePlace>,
@@ -108,7 +110,11 @@ impl<'a> BlockContext<'a> {
         device: &mut dyn Device,
         listener: &mut dyn Listener,
     ) -> Result<Self, ContextError> {
-        let BlockInputs { mut whole, smaller } = block_inputs;
+        let BlockInputs {
+            mut whole,
+            smaller,
+            mut showing,
+        } = block_inputs;
         let smaller = match smaller {
             SmallerProblem::Trial(small) => {
                 let oracle = DeviceOracle {
@@ -116,14 +122,15 @@ impl<'a> BlockContext<'a> {
                     artifacts,
                     answers,
                 };
-                match oracle.answer(&mut whole, &small, device, listener)? {
+                match oracle.answer((&mut whole, showing.as_mut()), &small, device, listener)? {
                     Answered::Whole => SmallerProblem::Nothing,
                     Answered::Reduced(copy) => SmallerProblem::Reduced(copy),
                     Answered::Nothing => {
                         let left_bytes = memory::available_bytes();
                         let by_host =
                             BlockInputs::with_host_oracle(block, whole, left_bytes, answers);
-                        whole = by_host.whole;
+                        let by_host = by_host.with_showing(block, left_bytes, answers);
+                        (whole, showing) = (by_host.whole, by_host.showing);
                         by_host.smaller
                     }
                 }
@@ -154,11 +161,15 @@ impl<'a> BlockContext<'a> {
             judge,
             programs: RefCell::default(),
             reduced: None,
+            showing: BTreeMap::new(),
             audit: Audit::default(),
             cache: answers.place().cloned(),
         };
         if let SmallerProblem::Reduced(small) = &smaller {
-            context.reduced = Some(context.verify_reduced(small, artifacts, device, listener)?);
+            context.reduced = Some(context.verify_on(small, artifacts, device, listener)?);
+        }
+        if let Some(showing) = showing.filter(|it| device.computes() && it.expected.is_some()) {
+            context.showing = context.verify_on(&showing, artifacts, device, listener)?;
         }
         device.bind(&context.instance.inputs).map_err(failed)?;
         Ok(context)
@@ -366,16 +377,21 @@ impl<'a> BlockContext<'a> {
                 error.because_of(Cause::Surroundings)
             })?;
         }
-        let Verdict {
-            checked,
-            check,
-            complaint,
-        } = match &self.reduced {
+        let verdict = match &self.reduced {
             None => self.verdict(point, outputs).map_err(failed)?,
             Some(verdicts) => match verdicts.get(&point.number) {
                 Some(verdict) => verdict.clone()?,
                 None => Verdict::UNCHECKED,
             },
+        };
+        let showing = self.showing.get(&point.number);
+        let Verdict {
+            checked,
+            check,
+            complaint,
+        } = match showing {
+            Some(showing) => verdict.and_on_showing(showing.clone()?),
+            None => verdict,
         };
         measurement.checked = checked;
         let mut tensors = check.iter().flat_map(|check| &check.tensors);

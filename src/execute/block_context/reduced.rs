@@ -1,5 +1,5 @@
-//! Points of problems that are too large for any oracle: their kernels run on a smaller problem,
-//! whose answer is known.
+//! Points whose kernels run on another problem than their own, whose answer is known: a smaller one
+//! where their own is too large for any oracle, and one with inputs that show mistakes.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +14,19 @@ use crate::execute::verify::{ProblemInstance, Verdict};
 use crate::row::outcome::{Checked, Outcome};
 
 impl BlockContext<'_> {
-    /// Runs every point's kernels on a smaller problem and judges their outputs.
-    pub(super) fn verify_reduced(
+    /// Runs every point's kernels on another problem and judges their outputs.
+    pub(super) fn verify_on(
         &self,
-        small: &ProblemInstance,
+        other: &ProblemInstance,
         artifacts: &Artifacts,
         device: &mut dyn Device,
         listener: &mut dyn Listener,
     ) -> Result<BTreeMap<u32, Result<Verdict, Outcome>>, ContextError> {
-        device.bind(&small.inputs).map_err(failed)?;
+        device.bind(&other.inputs).map_err(failed)?;
         let mut verdicts = BTreeMap::new();
         for point in &self.block.points {
             listener.working(point.number, Stage::Check);
-            let verdict = match self.run_reduced(point, small, artifacts, device) {
+            let verdict = match self.run_on(point, other, artifacts, device) {
                 Ok(Err(error @ DeviceError::Lost(_))) => {
                     return Err(ContextError::LostAt(point.number, error));
                 }
@@ -39,22 +39,29 @@ impl BlockContext<'_> {
         Ok(verdicts)
     }
 
-    fn run_reduced(
+    fn run_on(
         &self,
         point: &BlockPoint,
-        small: &ProblemInstance,
+        other: &ProblemInstance,
         artifacts: &Artifacts,
         device: &mut dyn Device,
     ) -> Result<Result<Verdict, DeviceError>, Outcome> {
+        if point.scripted_status.is_some() {
+            return Ok(Ok(Verdict::UNCHECKED));
+        }
         let whole = program(self.instance.problem.as_ref(), point, device)?;
-        let program = program(small.problem.as_ref(), point, device)?;
+        let program = program(other.problem.as_ref(), point, device)?;
+        // A process that runs a program gets inputs once, with the first of its programs.
+        if program.foreign().is_some() {
+            return Ok(Ok(Verdict::UNCHECKED));
+        }
         // Other kernels than the point's prove nothing about it.
         let Some(order) = positions(&whole, &program) else {
             return Ok(Ok(Verdict::UNCHECKED));
         };
         let keys = order.iter().filter_map(|&at| point.kernels.get(at));
         let artifacts: Vec<Artifact> = keys.filter_map(|key| artifacts.get(key).cloned()).collect();
-        let specs = small.problem.outputs(point.phase);
+        let specs = other.problem.outputs(point.phase);
         let run = || {
             let prepared = device.prepare(Job {
                 program,
@@ -65,7 +72,7 @@ impl BlockContext<'_> {
             device.sample(prepared, 1)?;
             device.results(prepared, &specs)
         };
-        Ok(run().map(|outputs| small.judge(&outputs, point, Checked::Reduced)))
+        Ok(run().map(|outputs| other.judge(&outputs, point, Checked::Reduced)))
     }
 }
 

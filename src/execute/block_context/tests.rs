@@ -64,13 +64,14 @@ fn a_smaller_problem_proves_nothing_of_other_kernels() {
         judge: None,
         programs: RefCell::default(),
         reduced: None,
+        showing: BTreeMap::new(),
         audit: Audit::default(),
         cache: None,
     };
     // Another fault changes the kernels of `faulty`, not those of `sound`.
     let mut device = Null::default();
     let small = instance("wrong");
-    let verdicts = context.verify_reduced(&small, &Artifacts::new(), &mut device, &mut Nobody);
+    let verdicts = context.verify_on(&small, &Artifacts::new(), &mut device, &mut Nobody);
     let Ok(verdicts) = verdicts else {
         panic!("the null device is never lost");
     };

@@ -42,6 +42,26 @@ pub(super) const CHECK: &[Column] = &[
     )
     .group(Group::Program)
     .of_entry(|entry| float(entry.worst.as_ref()?.tolerance), with_another),
+    number(
+        "worst_spreads",
+        "distance of that output in spreads: 1 is what rounding does in an honest program",
+        "workload",
+    )
+    .group(Group::Program)
+    .of_entry(|entry| float(entry.worst.as_ref()?.spreads?), with_another),
+    text(
+        "notices",
+        "the least relative L2 error of each output that would be noticed, with `; ` between",
+        "workload",
+    )
+    .group(Group::Program)
+    .of_entry(
+        |entry| word(entry.notices.as_deref()?),
+        |entry, field| {
+            entry.notices = field.shared();
+            Ok(())
+        },
+    ),
     digest(
         "input_digest",
         "SHA-256 of inputs that a function made (`inputs_from`), 64 hex digits",
@@ -121,6 +141,7 @@ fn read_worst(entry: &mut Entry, field: &mut Field<'_>) -> Result<(), TableError
     let Some(tensor) = field.shared().filter(|_| entry.measurement.is_some()) else {
         return Ok(());
     };
+    let spreads = field.sibling("worst_spreads").number()?;
     let mut number = |column| {
         let field = field.sibling(column);
         field.number()?.ok_or_else(|| field.refuse("a number"))
@@ -129,6 +150,7 @@ fn read_worst(entry: &mut Entry, field: &mut Field<'_>) -> Result<(), TableError
         tensor,
         error: number("worst_error")?,
         tolerance: number("worst_tolerance")?,
+        spreads,
     });
     Ok(())
 }

@@ -235,6 +235,12 @@ pub trait Problem: Send + Sync {
     /// Input tensors made from `key`: the same bytes for every backend, phase and device.
     fn generate(&self, key: &InputKey) -> Tensors;
 
+    /// Further inputs, on which mistakes show that those of [`generate`](Problem::generate) hide: a
+    /// program is right if its outputs are right for both. None where there are none.
+    fn showing(&self, _key: &InputKey) -> Option<Tensors> {
+        None
+    }
+
     /// The call in another process that makes the inputs from a seed, in place of
     /// [`generate`](Problem::generate).
     fn foreign_inputs(&self, _seed: u32) -> Option<Foreign> {

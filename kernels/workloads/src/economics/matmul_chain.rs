@@ -45,6 +45,10 @@ pub(crate) struct MatmulChain {
 }
 
 impl Evaluated for MatmulChain {
+    fn shown_input(&self) -> Option<&'static str> {
+        Some("x")
+    }
+
     fn build(&self) -> Result<Built, GraphError> {
         let shape = [self.size, self.size];
         let mut builder = Builder::default();

@@ -53,6 +53,10 @@ pub(crate) struct Mixed {
 }
 
 impl Evaluated for Mixed {
+    fn shown_input(&self) -> Option<&'static str> {
+        Some("a")
+    }
+
     fn build(&self) -> Result<Built, GraphError> {
         let shape = [self.size, self.size];
         let mut builder = Builder::default();

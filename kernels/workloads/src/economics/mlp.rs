@@ -137,6 +137,10 @@ impl Mlp {
 }
 
 impl Evaluated for Mlp {
+    fn shown_input(&self) -> Option<&'static str> {
+        Some("x")
+    }
+
     fn build(&self) -> Result<Built, GraphError> {
         let mut builder = Builder::default();
         let loss = self.forward(&mut builder)?;

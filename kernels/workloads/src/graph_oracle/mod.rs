@@ -1,34 +1,39 @@
 //! Problems whose right answer is the value of their graph in f64, with the tolerance of a
 //! backend's results and the cost of evaluating the graph.
 //!
-//! A result is judged by its relative L2 error. The tolerance follows from the problem itself: the
-//! graph is evaluated [`PROBES`] times more, with every operation rounding as f32 arithmetic does
-//! ([`sweeper_compiler::graph::Rounding`]), and a backend's error may be [`MARGIN`] times the mean
-//! error of these evaluations. So only a problem with cancellation allows larger errors.
+//! The tolerance follows from the problem itself: the graph is evaluated several times more, with
+//! every operation rounding as f32 arithmetic does ([`sweeper_compiler::graph::Rounding`]), and a
+//! backend's error is held against the error of these evaluations ([`sweeper_program::spread`]). So
+//! only a problem with cancellation allows larger errors.
 
 pub mod precision;
 
 use crate::graph_problem::{Built, Computation, expect};
-use crate::spread::{self, norm, spread_of};
+use crate::showing::{kind_of_row, make_kinds};
+use crate::spread;
 use sweeper_compiler::fuse::{self, Policy, Request};
 use sweeper_compiler::graph::on_device::{self, Wanted};
 use sweeper_compiler::graph::{self, GraphError, NodeId, Op, Output, Rounding};
 use sweeper_program::check::{self, Check};
 use sweeper_program::inputs::{InputKey, Stream};
-use sweeper_program::rounding::DEVIATION;
+use sweeper_program::spread::{Spread, name_of};
 use sweeper_program::tensor::{Dtype, Tensor, Tensors};
 use sweeper_program::workload::{DeviceOracle, Phase, Refusal, Target, TensorSpec};
 use sweeper_program::{Kernel, Precision, Program};
 
-/// Evaluations with rounding.
-const PROBES: u8 = 3;
+/// Evaluations with rounding where all results have many elements.
+const PROBES: u8 = 4;
 
-/// Ratio of a backend's allowed error to the error of the evaluations with rounding: these are few,
-/// and the error of one number among them may be small by chance.
-const MARGIN: f64 = 3.0;
+/// Evaluations with rounding where a result has few elements, whose error in a few evaluations may
+/// be small by chance.
+const PROBES_OF_FEW: u8 = 16;
 
-/// The least tolerance: results are stored in f32.
-const LEAST: f64 = MARGIN * DEVIATION;
+/// A result of fewer elements has few.
+const FEW_ELEMENTS: usize = 256;
+
+/// Operations of the answers up to which there are [`PROBES_OF_FEW`], as [`cost`] counts them; half
+/// as many probes beyond.
+const MOST_FOR_MANY_PROBES: f64 = 2e7;
 
 /// The definition of a problem whose oracle is its graph: its remaining properties.
 pub trait Evaluated: Clone + Send + Sync + 'static {
@@ -96,6 +101,12 @@ pub trait Evaluated: Clone + Send + Sync + 'static {
         false
     }
 
+    /// The input whose rows, along its last axis, are of all kinds in the inputs that show mistakes
+    /// ([`crate::showing`]); none where there are no such inputs.
+    fn shown_input(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Whether an input's elements must not be negative.
     fn is_never_negative(&self, _name: &str) -> bool {
         false
@@ -133,6 +144,17 @@ impl<E: Evaluated> Computation for E {
             }
             _ => Tensor::f32(spec.shape.clone(), self.elements(spec, &stream)),
         }
+    }
+
+    fn showing(&self, mut inputs: Tensors, key: &InputKey) -> Option<Tensors> {
+        let tensor = inputs.get_mut(self.shown_input()?)?;
+        let shape = tensor.shape().to_vec();
+        let (&columns, outer) = shape.split_last()?;
+        let rows = outer.last().copied().unwrap_or(1);
+        let batch = outer.iter().product::<usize>() / rows;
+        let kind = |row: usize| kind_of_row(row, batch, rows);
+        make_kinds(tensor.as_f32_mut()?, columns, kind, &key.stream("showing"));
+        Some(inputs)
     }
 
     fn begins_at_zero(&self, name: &str) -> bool {
@@ -193,17 +215,11 @@ impl<E: Evaluated> Computation for E {
     fn cuda_oracle(&self, phase: Phase) -> Option<DeviceOracle> {
         let built = Evaluated::build(self).ok()?;
         let (names, nodes) = wanted(&built, phase);
-        let wanted: Vec<Wanted> = names
-            .into_iter()
-            .zip(nodes)
-            .map(|(name, node)| Wanted {
-                spread: spread_of(&name),
-                name,
-                node,
-            })
-            .collect();
+        let wanted = names.into_iter().zip(nodes);
+        let wanted: Vec<Wanted> = wanted.map(|(name, node)| Wanted { name, node }).collect();
         let precision = Evaluated::precision(self);
-        let (program, answers) = on_device::program(&built.graph, &wanted, precision, PROBES)?;
+        let probes = probes(&built, phase);
+        let (program, answers) = on_device::program(&built.graph, &wanted, precision, probes)?;
         Some(DeviceOracle { program, answers })
     }
 
@@ -222,7 +238,7 @@ impl<E: Evaluated> Computation for E {
         expected: &Tensors,
         specs: &[TensorSpec],
     ) -> Check {
-        spread::check(outputs, expected, specs, MARGIN, LEAST)
+        spread::check(outputs, expected, specs)
     }
 
     /// The program of library calls alone: a library has the problem if no code is left to generate
@@ -274,7 +290,20 @@ pub(crate) fn elements(spec: &TensorSpec, stream: &Stream) -> Vec<f32> {
     }
 }
 
-/// The answers, each with its spread: the L2 norm of the error that rounding causes.
+/// The number of evaluations with rounding. It follows from the problem alone, so that its answers do.
+fn probes(built: &Built, phase: Phase) -> u8 {
+    let (_, nodes) = wanted(built, phase);
+    let least = nodes.iter().map(|&node| built.graph.node(node).elements());
+    match least.min() {
+        Some(least) if least < FEW_ELEMENTS => match cost(built, phase) <= MOST_FOR_MANY_PROBES {
+            true => PROBES_OF_FEW,
+            false => PROBES_OF_FEW / 2,
+        },
+        _ => PROBES,
+    }
+}
+
+/// The answers, each with its spread.
 fn answers(
     problem: &impl Evaluated,
     inputs: &Tensors,
@@ -283,21 +312,21 @@ fn answers(
     let built = Evaluated::build(problem)?;
     let (names, nodes) = wanted(&built, phase);
     let exact = graph::evaluate_nodes(&built.graph, inputs, &nodes)?;
-    let mut squares = vec![0.0; nodes.len()];
-    for probe in 0..PROBES {
+    let mut noisy: Vec<Vec<Vec<f64>>> = vec![Vec::new(); nodes.len()];
+    for probe in 0..probes(&built, phase) {
         let rounding = Rounding {
             precision: Evaluated::precision(problem),
             probe,
         };
         let rounded = graph::evaluate_rounded(&built.graph, inputs, &nodes, rounding)?;
-        for (square, (rounded, exact)) in squares.iter_mut().zip(rounded.iter().zip(&exact)) {
-            *square += distance(rounded, exact).powi(2) / f64::from(PROBES);
+        for (noisy, rounded) in noisy.iter_mut().zip(rounded) {
+            noisy.push(check::as_f64(&rounded).into_owned());
         }
     }
     let mut answers = Tensors::new();
-    for ((name, exact), square) in names.into_iter().zip(exact).zip(squares) {
-        let spread = Tensor::f64([], vec![square.sqrt()]);
-        answers.insert(spread_of(&name), spread);
+    for ((name, exact), noisy) in names.into_iter().zip(exact).zip(noisy) {
+        let spread = Spread::from_probes(exact.shape(), &check::as_f64(&exact), &noisy);
+        answers.insert(name_of(&name), spread.into_tensor());
         answers.insert(name, exact);
     }
     Ok(answers)
@@ -310,12 +339,6 @@ fn wanted(built: &Built, phase: Phase) -> (Vec<String>, Vec<NodeId>) {
         Phase::Step => built.graph.outputs().iter().map(named).unzip(),
         _ => built.graph.results(phase).map(named).unzip(),
     }
-}
-
-fn distance(one: &Tensor, other: &Tensor) -> f64 {
-    let (one, other) = (check::as_f64(one), check::as_f64(other));
-    let differences: Vec<f64> = one.iter().zip(other.iter()).map(|(a, b)| a - b).collect();
-    norm(&differences)
 }
 
 /// Cost of the answers, in exponentials of one thread: estimates, for each element of a node, and

@@ -2,9 +2,11 @@
 
 use super::exponentials::{Exponentials, of_exponential};
 use super::prelude::*;
+use crate::showing::{edges, kind_of_row, make_kinds};
 use sweeper_program::Role;
+use sweeper_program::inputs::InputKey;
 use sweeper_program::rounding::FUNCTION;
-use sweeper_program::tensor::Dtype;
+use sweeper_program::tensor::{Dtype, Tensor, Tensors};
 use sweeper_program::workload::TensorInfo;
 
 pub(crate) static WORKLOAD: GraphWorkload<SizedOperation> = GraphWorkload {
@@ -31,6 +33,9 @@ pub(crate) static WORKLOAD: GraphWorkload<SizedOperation> = GraphWorkload {
 
 struct CrossEntropy;
 
+/// The mean loss of a row over all kinds, about.
+const LOSS_OF_KINDS: f32 = 60.0;
+
 impl Operation for CrossEntropy {
     fn graph(&self, builder: &mut Builder, x: NodeId, sizes: &Sizes) -> Added {
         let graph = &mut builder.graph;
@@ -43,6 +48,30 @@ impl Operation for CrossEntropy {
         stream.normal(len, 3.0)
     }
 
+    /// Labels of every class, and rows that bound blocks carry half of the loss: the element of
+    /// their label is far below the others.
+    fn make_showing(&self, inputs: &mut Tensors, sizes: &Sizes, key: &InputKey) {
+        let kind = |row: usize| kind_of_row(row, sizes.batch, sizes.sequence);
+        let stream = key.stream("showing");
+        let classes = sizes.dimension;
+        // Kinds and classes do not go round together.
+        let label = |row: usize| (row + row / classes) % classes;
+        let labels = (0..sizes.rows()).map(|row| label(row) as i64).collect();
+        inputs.insert(
+            "labels".to_owned(),
+            Tensor::i64(&sizes.shape()[..2], labels),
+        );
+        let Some(x) = inputs.get_mut("x").and_then(Tensor::as_f32_mut) else {
+            return;
+        };
+        make_kinds(x, classes, kind, &stream);
+        let edges = edges(sizes.rows(), &stream);
+        let far = LOSS_OF_KINDS * sizes.rows() as f32 / edges.len() as f32;
+        for row in edges {
+            x[row * classes + label(row)] -= far;
+        }
+    }
+
     fn oracle(&self, asked: &mut Asked<'_>) {
         let (x, labels, sizes) = (asked.input("x"), asked.input("labels"), asked.sizes);
         let count = sizes.rows() as f64;
@@ -53,8 +82,8 @@ impl Operation for CrossEntropy {
         }
         if asked.is_backward {
             let grad = asked.input("grad_out")[0] / count;
-            asked.answer_rows("grad_x", |row, out| {
-                gradient(sizes.row(&x, row), label(row), grad, out)
+            asked.answer_rows("grad_x", |row, out, variances| {
+                gradient(sizes.row(&x, row), (label(row), grad), out, variances)
             });
         }
     }
@@ -74,16 +103,18 @@ fn loss(x: &[f64], label: usize) -> [f64; 2] {
 }
 
 /// `dx_i = grad (share_i - [i = label])`
-fn gradient(x: &[f64], label: usize, grad: f64, out: &mut [f64]) -> f64 {
+fn gradient(x: &[f64], (label, grad): (usize, f64), out: &mut [f64], variances: &mut [f64]) -> f64 {
     let all = Exponentials::of(x);
     let log = all.sum.ln();
-    let mut variance = 0.0;
-    for (column, (out, &x)) in out.iter_mut().zip(x).enumerate() {
+    let mut common = 0.0;
+    let places = out.iter_mut().zip(variances).zip(x);
+    for (column, ((out, variance), &x)) in places.enumerate() {
         let share = all.share(x);
         let own = f64::from(u8::from(column == label));
         *out = grad * (share - own);
         let of_share = of_exponential(all.most - x + log) + all.of_sum + 1.0;
-        variance += (grad * share).powi(2) * of_share + 3.0 * *out * *out;
+        *variance = (grad * share).powi(2) * of_share + 3.0 * *out * *out;
+        common += (grad * share).powi(2) * all.of_sum + *out * *out;
     }
-    variance
+    common
 }

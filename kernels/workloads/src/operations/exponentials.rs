@@ -1,7 +1,7 @@
 //! Exponentials of a row relative to that of its greatest element: what `softmax` and
 //! `cross_entropy` share.
 
-use sweeper_program::rounding::{FUNCTION, Order};
+use sweeper_program::rounding::{self, FUNCTION};
 
 /// What is known of a row.
 pub(super) struct Exponentials {
@@ -28,7 +28,7 @@ impl Exponentials {
             squares += share * share;
             terms += share * share * of_exponential(most - x);
         }
-        all.of_sum = Order::in_row(x.len()).variance(1.0, squares) + terms;
+        all.of_sum = rounding::of_sum(x.len(), 1.0, squares) + terms;
         all
     }
 

@@ -1,13 +1,12 @@
 //! The operations of the operations guide, and two more.
 //!
 //! Each is one file: its description, its graph, and an oracle written by hand with what that costs
-//! and with variances, from which the tolerance follows ([`judge`]). Files beside them have what
+//! and with variances, from which the tolerance follows ([`oracle`]). Files beside them have what
 //! several operations share; all else is [`crate::graph_problem`].
 
 mod elementwise;
 mod exponentials;
 mod info;
-mod judge;
 mod norm;
 mod oracle;
 mod prelude;

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::oracle::{Asked, square_sum};
 use super::sizes::Sizes;
-use sweeper_program::rounding::{FUNCTION, Order};
+use sweeper_program::rounding::{self, FUNCTION};
 
 /// Added to variances and mean squares.
 pub(super) const EPS: f64 = 1e-5;
@@ -40,16 +40,15 @@ impl Row {
         let scale = 1.0 / (variance + EPS).sqrt();
         // The sum, the division, and a product of the mean and the scale where that is what is
         // taken off.
-        let order = Order::in_row(x.len());
-        let of_mean =
-            order.variance(mean, square_sum(x.iter().copied()) / count / count) + 2.0 * mean * mean;
+        let squares_of_terms = square_sum(x.iter().copied()) / count / count;
+        let of_mean = rounding::of_sum(x.len(), mean, squares_of_terms) + 2.0 * mean * mean;
         let share = variance / (variance + EPS);
         // Squares are those of differences, whose rounding counts twice; then the sum, `EPS`, and
         // the root's inverse, of which the sum is half.
         let of_sum = match variance > 0.0 {
             true => {
                 let squares = fourths / (count * variance).powi(2);
-                order.variance(1.0, squares) + 5.0 * squares
+                rounding::of_sum(x.len(), 1.0, squares) + 5.0 * squares
             }
             false => 0.0,
         };
@@ -102,35 +101,35 @@ impl<'a> Norm<'a> {
 
     /// `gamma normal + beta`
     pub(super) fn forward(&self, asked: &mut Asked<'_>, beta: &[f64]) {
-        asked.answer_rows("out", |at, out| {
+        asked.answer_rows("out", |at, out, variances| {
             let row = self.rows[at];
             let x = self.sizes.row(&self.x, at);
-            let mut variance = 0.0;
-            for (column, out) in out.iter_mut().enumerate() {
+            let mut common = 0.0;
+            for (column, (out, variance)) in out.iter_mut().zip(variances).enumerate() {
                 let (gamma, normal) = (self.gamma[column], row.normal(x[column]));
                 let product = gamma * normal;
                 *out = product + beta[column];
-                variance += gamma.powi(2) * row.of_normal(normal) + product * product + *out * *out;
+                *variance = gamma.powi(2) * row.of_normal(normal) + product * product + *out * *out;
+                common += product * product * row.of_scale + gamma.powi(2) * row.of_mean;
             }
-            variance
+            common
         });
     }
 
     /// By `x`, by the gain, and by the bias where rows are centred.
     pub(super) fn backward(&self, asked: &mut Asked<'_>) {
         let grad = asked.input("grad_out");
-        asked.answer_rows("grad_x", |at, out| {
-            self.by_x(at, self.sizes.row(&grad, at), out)
+        asked.answer_rows("grad_x", |at, out, variances| {
+            self.by_x(at, self.sizes.row(&grad, at), out, variances)
         });
         self.by_parameters(asked, &grad);
     }
 
     /// Through the row's mean and its deviation: with `h = gamma grad / n`, `dx_i = scale (n h_i -
     /// sum h - normal_i sum(h normal))`, the first sum only where there is a mean.
-    fn by_x(&self, at: usize, grad: &[f64], out: &mut [f64]) -> f64 {
+    fn by_x(&self, at: usize, grad: &[f64], out: &mut [f64], variances: &mut [f64]) -> f64 {
         let (row, x) = (self.rows[at], self.sizes.row(&self.x, at));
         let count = x.len() as f64;
-        let order = Order::in_row(x.len());
         let wanted = |column: usize| self.gamma[column] * grad[column];
         // Sums, and those of squares of their terms.
         let (mut sum, mut along, mut squares, mut along_squares) = (0.0, 0.0, 0.0, 0.0);
@@ -143,8 +142,8 @@ impl<'a> Norm<'a> {
         }
         // Terms of the first are rounded once, those of the second by normalised elements and two
         // products; the mean's rounding is one for all of them.
-        let of_sum = order.variance(sum, squares) + squares + sum * sum;
-        let of_along = order.variance(along, along_squares)
+        let of_sum = rounding::of_sum(x.len(), sum, squares) + squares + sum * sum;
+        let of_along = rounding::of_sum(x.len(), along, along_squares)
             + 4.0 * along_squares
             + along * along * (1.0 + row.of_scale)
             + sum * sum * row.of_mean;
@@ -152,8 +151,8 @@ impl<'a> Norm<'a> {
             true => (sum, of_sum),
             false => (0.0, 0.0),
         };
-        let mut variance = 0.0;
-        for (column, out) in out.iter_mut().enumerate() {
+        let mut common = 0.0;
+        for (column, (out, variance)) in out.iter_mut().zip(variances).enumerate() {
             let (wanted, normal) = (wanted(column), row.normal(x[column]));
             let centred = wanted - sum;
             let correction = normal * along;
@@ -164,15 +163,17 @@ impl<'a> Norm<'a> {
                 + normal * normal * of_along
                 + along * along * row.of_normal(normal)
                 + correction * correction;
-            variance += row.scale.powi(2) * of_difference + *out * *out * (2.0 + row.of_scale);
+            *variance = row.scale.powi(2) * of_difference + *out * *out * (2.0 + row.of_scale);
+            let of_sums = of_sum + normal * normal * of_along + along * along * row.of_mean;
+            common += row.scale.powi(2) * of_sums + *out * *out * row.of_scale;
         }
-        variance
+        common
     }
 
     /// Sums over rows.
     fn by_parameters(&self, asked: &mut Asked<'_>, grad: &[f64]) {
         let dimension = self.sizes.dimension;
-        let order = Order::over_rows(self.rows.len());
+        let rows = self.rows.len();
         // For each column: gradients by gamma and beta, squares of their terms, variances of the
         // terms.
         let mut columns = vec![[0.0; 5]; dimension];
@@ -196,11 +197,10 @@ impl<'a> Norm<'a> {
         for (at, name) in names.take(1 + usize::from(self.is_centred)) {
             let values = columns.iter().map(|sums| sums[at]).collect();
             let of_terms = |sums: &[f64; 5]| if at == 0 { sums[4] } else { 0.0 };
-            let variances = columns
-                .iter()
-                .map(|sums| order.variance(sums[at], sums[2 + at]) + of_terms(sums));
-            let variance = variances.sum();
-            asked.answer(name, &[dimension], values, variance);
+            let variances = columns.iter();
+            let variances = variances
+                .map(|sums| rounding::of_sum(rows, sums[at], sums[2 + at]) + of_terms(sums));
+            asked.answer(name, &[dimension], values, variances.collect());
         }
     }
 }

@@ -1,11 +1,12 @@
 //! What an operation is, and one at given sizes.
 
-use super::judge;
 use super::oracle::Asked;
 use super::sizes::{AXES, Sizes};
 use crate::graph_builder::{Added, Builder};
 use crate::graph_problem::{Built, Computation, expect};
 use crate::graph_workload::Given;
+use crate::showing::{edges, kind_of_row, make_kinds};
+use crate::spread;
 use sweeper_compiler::graph::{GraphError, NodeId};
 use sweeper_program::Program;
 use sweeper_program::check::Check;
@@ -22,6 +23,27 @@ pub(crate) trait Operation: Sync {
     /// The elements of `x`.
     fn draw_x(&self, len: usize, stream: &Stream) -> Vec<f32> {
         stream.normal(len, 1.0)
+    }
+
+    /// Changes generated inputs into those that show mistakes ([`crate::showing`]): rows of `x` of
+    /// all kinds, and gradients that are large where rows bound blocks, so that sums over rows show
+    /// each of these.
+    fn make_showing(&self, inputs: &mut Tensors, sizes: &Sizes, key: &InputKey) {
+        let kind = |row: usize| kind_of_row(row, sizes.batch, sizes.sequence);
+        let stream = key.stream("showing");
+        if let Some(x) = inputs.get_mut("x").and_then(Tensor::as_f32_mut) {
+            make_kinds(x, sizes.dimension, kind, &stream);
+        }
+        let rows = sizes.rows();
+        let grad = inputs.get_mut("grad_out").and_then(Tensor::as_f32_mut);
+        if let Some(grad) = grad.filter(|grad| grad.len() == sizes.elements()) {
+            let edges = edges(rows, &stream);
+            let factor = (rows / edges.len()).max(1) as f32;
+            for row in edges {
+                let row = &mut grad[row * sizes.dimension..][..sizes.dimension];
+                row.iter_mut().for_each(|x| *x *= factor);
+            }
+        }
     }
 
     /// Answers, with variances of what f32 makes of them, from which tolerances follow.
@@ -92,6 +114,11 @@ impl Computation for SizedOperation {
         Tensor::f32(spec.shape.clone(), values)
     }
 
+    fn showing(&self, mut inputs: Tensors, key: &InputKey) -> Option<Tensors> {
+        self.operation.make_showing(&mut inputs, &self.sizes, key);
+        Some(inputs)
+    }
+
     fn validate(&self, inputs: &Tensors) -> Result<(), String> {
         for (name, tensor) in inputs {
             expect(name, tensor, &f64::is_finite, "not a finite number")?;
@@ -141,7 +168,7 @@ impl Computation for SizedOperation {
         expected: &Tensors,
         specs: &[TensorSpec],
     ) -> Check {
-        judge::check(outputs, expected, specs)
+        spread::check(outputs, expected, specs)
     }
 
     fn by_library(&self, name: &str, _: Phase, _: &Target) -> Result<Program, Refusal> {

@@ -2,7 +2,7 @@
 
 use super::exponentials::{Exponentials, of_exponential};
 use super::prelude::*;
-use sweeper_program::rounding::Order;
+use sweeper_program::rounding;
 
 pub(crate) static WORKLOAD: GraphWorkload<SizedOperation> = GraphWorkload {
     info: &WorkloadInfo {
@@ -29,12 +29,14 @@ impl Operation for Softmax {
     fn oracle(&self, asked: &mut Asked<'_>) {
         let (x, sizes) = (asked.input("x"), asked.sizes);
         if asked.is_forward {
-            asked.answer_rows("out", |row, out| forward(sizes.row(&x, row), out));
+            asked.answer_rows("out", |row, out, variances| {
+                forward(sizes.row(&x, row), out, variances)
+            });
         }
         if asked.is_backward {
             let grad = asked.input("grad_out");
-            asked.answer_rows("grad_x", |row, out| {
-                backward(sizes.row(&x, row), sizes.row(&grad, row), out)
+            asked.answer_rows("grad_x", |row, out, variances| {
+                backward([sizes.row(&x, row), sizes.row(&grad, row)], out, variances)
             });
         }
     }
@@ -44,19 +46,18 @@ impl Operation for Softmax {
     }
 }
 
-fn forward(x: &[f64], out: &mut [f64]) -> f64 {
+fn forward(x: &[f64], out: &mut [f64], variances: &mut [f64]) -> f64 {
     let all = Exponentials::of(x);
-    let mut variance = 0.0;
-    for (out, &x) in out.iter_mut().zip(x) {
+    for ((out, variance), &x) in out.iter_mut().zip(variances).zip(x) {
         *out = all.share(x);
         // The sum's inverse, and a product with it.
-        variance += *out * *out * (of_exponential(all.most - x) + all.of_sum + 2.0);
+        *variance = *out * *out * (of_exponential(all.most - x) + all.of_sum + 2.0);
     }
-    variance
+    all.of_sum * square_sum(out.iter().copied())
 }
 
 /// `dx_i = share_i (grad_i - sum(share grad))`
-fn backward(x: &[f64], grad: &[f64], out: &mut [f64]) -> f64 {
+fn backward([x, grad]: [&[f64]; 2], out: &mut [f64], variances: &mut [f64]) -> f64 {
     let all = Exponentials::of(x);
     let of_sum = all.of_sum + 2.0;
     let (mut mean, mut squares, mut terms) = (0.0, 0.0, 0.0);
@@ -66,13 +67,15 @@ fn backward(x: &[f64], grad: &[f64], out: &mut [f64]) -> f64 {
         squares += term * term;
         terms += term * term * (of_exponential(all.most - x) + 1.0);
     }
-    let of_mean = Order::in_row(x.len()).variance(mean, squares) + terms + mean * mean * of_sum;
-    let mut variance = 0.0;
-    for (out, (&x, grad)) in out.iter_mut().zip(x.iter().zip(grad)) {
+    let of_mean = rounding::of_sum(x.len(), mean, squares) + terms + mean * mean * of_sum;
+    let places = out.iter_mut().zip(variances).zip(x.iter().zip(grad));
+    let mut common = 0.0;
+    for ((out, variance), (&x, grad)) in places {
         let share = all.share(x);
         *out = share * (grad - mean);
         let of_share = of_exponential(all.most - x) + of_sum;
-        variance += *out * *out * (of_share + 2.0) + share * share * of_mean;
+        *variance = *out * *out * (of_share + 2.0) + share * share * of_mean;
+        common += *out * *out * of_sum + share * share * of_mean;
     }
-    variance
+    common
 }

@@ -200,6 +200,10 @@ impl Attention {
 const HIDDEN: f64 = -1e30;
 
 impl Evaluated for Attention {
+    fn shown_input(&self) -> Option<&'static str> {
+        Some("q")
+    }
+
     fn build(&self) -> Result<Built, GraphError> {
         let heads = self.kv_heads * self.group;
         let mut builder = Builder::default();

@@ -105,6 +105,10 @@ fn computation(given: &Given) -> Result<Conv, ParameterError> {
 }
 
 impl Evaluated for Conv {
+    fn shown_input(&self) -> Option<&'static str> {
+        Some("x")
+    }
+
     fn build(&self) -> Result<Built, GraphError> {
         let [channels_in, channels_out] = self.channels;
         let (size, kernel) = (self.size, self.kernel);

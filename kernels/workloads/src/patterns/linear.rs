@@ -78,6 +78,10 @@ pub(crate) struct Linear {
 }
 
 impl Evaluated for Linear {
+    fn shown_input(&self) -> Option<&'static str> {
+        Some("x")
+    }
+
     /// The guide's operations: a product, a bias, an activation. A layer of a framework is the
     /// first two at once.
     fn build(&self) -> Result<Built, GraphError> {

@@ -52,6 +52,10 @@ pub(crate) struct Matmul {
 }
 
 impl Evaluated for Matmul {
+    fn shown_input(&self) -> Option<&'static str> {
+        Some("a")
+    }
+
     fn build(&self) -> Result<Built, GraphError> {
         let mut builder = Builder::default();
         let a = builder.operand("a", &[self.m, self.k])?;

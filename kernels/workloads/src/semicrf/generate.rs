@@ -25,6 +25,30 @@ pub fn generate(sizes: &Sizes, key: &InputKey) -> Tensors {
     tensors
 }
 
+/// Inputs on which no duration is rarer than others: each segment costs as much as a choice among
+/// labels, durations and scores gains, `ln C + 1/2 + ln K` (1/2 is the logarithm of the mean of
+/// `e^x` for a normal x). Without that cost each further segment adds to the sum over
+/// segmentations, and those with a long segment weigh nothing in it. A cost by duration would change
+/// nothing: it adds up to the same for each segmentation. Sequences end anywhere.
+pub fn showing(sizes: &Sizes, key: &InputKey) -> Tensors {
+    let ending_anywhere = Sizes {
+        lengths: Lengths::Random,
+        ..*sizes
+    };
+    let mut tensors = generate(&ending_anywhere, &key.other("showing"));
+    let cost = (sizes.c as f32).ln() + 0.5 + (sizes.longest() as f32).ln();
+    let name = match sizes.is_decomposed() {
+        true => "duration_bias",
+        false => "edge",
+    };
+    let scores = tensors.get_mut(name).and_then(Tensor::as_f32_mut);
+    scores
+        .into_iter()
+        .flatten()
+        .for_each(|score| *score -= cost);
+    tensors
+}
+
 /// (B, T, C) scores to (B, T+1, C) cumulative sums of the centred scores.
 fn cumulative(sizes: &Sizes, scores: &[f32]) -> Vec<f32> {
     let Sizes { t, c, b, .. } = *sizes;

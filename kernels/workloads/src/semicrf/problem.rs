@@ -35,6 +35,10 @@ impl Problem for SemiCrfProblem {
         generate::generate(&self.sizes, key)
     }
 
+    fn showing(&self, key: &InputKey) -> Option<Tensors> {
+        Some(generate::showing(&self.sizes, key))
+    }
+
     fn validate(&self, inputs: &Tensors) -> Result<(), String> {
         generate::validate(&self.sizes, inputs)
     }

@@ -22,7 +22,9 @@ use sweeper_program::tensor::{Data, Dtype, Tensor, Tensors};
 
 pub use self::peak::peak_bytes;
 pub use self::rounding::Rounding;
-pub(super) use self::rounding::{Scatter, factor_stream, scatter, stream, unit_of_factors};
+pub(super) use self::rounding::{
+    Scatter, factor_stream, moved_constant, scatter, stream, unit_of_factors,
+};
 
 /// Why a graph has no value for some inputs.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -264,16 +264,19 @@ DEVICE unsigned random_word(int64 i, int64 key0, int64 key1) {
     return i % 2 ? c2 : c0;
 }
 
-// The standard deviation of one f32 rounding of a number of size 1.
-constexpr double DEVIATION = 5.9604644775390625e-8 * 0.57735026918962576;
+// The root mean square of the relative error of one f32 rounding, and the size below which a number
+// is rounded as one of this size: 2^-126 / 2^-24.
+constexpr double DEVIATION = 0.5 * 5.9604644775390625e-8;
+constexpr double LEAST = 1.97215226305252951e-31;
 
 DEVICE void displace(double *value, int64 i, double size, int64 key0, int64 key1) {
-    value[i] += random_word(i, key0, key1) < 0x80000000u ? -size : size;
+    const double by = DEVIATION * max(size, LEAST);
+    value[i] += random_word(i, key0, key1) < 0x80000000u ? -by : by;
 }
 
 KERNEL(round_arithmetic, THREADS)(double *value, int64 n, int64 key0, int64 key1) {
     ELEMENT;
-    displace(value, i, DEVIATION * fabs(value[i]), key0, key1);
+    displace(value, i, fabs(value[i]), key0, key1);
 }
 
 // The variance of a function relative to its result is `least`, and for an exponential or a sigmoid
@@ -285,14 +288,17 @@ KERNEL(round_unary, THREADS)
     double variance = least;
     if (is_exp) variance += x * x;
     if (is_sigmoid) variance += x * x / ((1.0 + exp(x)) * (1.0 + exp(x)));
-    displace(value, i, DEVIATION * sqrt(variance) * fabs(value[i]), key0, key1);
+    displace(value, i, sqrt(variance) * max(fabs(value[i]), LEAST), key0, key1);
 }
 
-// The variance of a sum is a share of its square, and one of the sum of the squares of its terms.
+// The variance of a sum is a share of its square, and one of the sum of the squares of its terms; it
+// is short by a part of itself.
 KERNEL(round_sum, THREADS)
-(double *value, int64 n, int64 key0, int64 key1, const double *squares, float of_square, float of_squares) {
+(double *value, int64 n, int64 key0, int64 key1, const double *squares, float of_square, float of_squares, float shortfall) {
     ELEMENT;
-    displace(value, i, DEVIATION * sqrt(of_square * value[i] * value[i] + of_squares * squares[i]), key0, key1);
+    const double size = sqrt(of_square * value[i] * value[i] + of_squares * squares[i]);
+    value[i] -= shortfall * value[i];
+    displace(value, i, size, key0, key1);
 }
 
 // Elements of memory as factors of products: off by up to `unit` of their size.
@@ -300,20 +306,4 @@ KERNEL(move_factors, THREADS)(double *out, int64 n, int64 key0, int64 key1, floa
     ELEMENT;
     const double by = (random_word(i, key0, key1) >> 8) / 8388608.0 - 1.0;
     out[i] = x[i] * (1.0 + unit * by);
-}
-
-KERNEL(squared_difference, THREADS)(double *out, int64 n, const double *x, const double *y) {
-    ELEMENT;
-    out[i] = (x[i] - y[i]) * (x[i] - y[i]);
-}
-
-// One number: `sum` and a share of `part`, and the square root of that at last.
-KERNEL(add_mean, THREADS)(double *sum, int64 n, int64 count, const double *part) {
-    ELEMENT;
-    sum[i] += part[i] / (double)count;
-}
-
-KERNEL(take_root, THREADS)(double *sum, int64 n) {
-    ELEMENT;
-    sum[i] = sqrt(sum[i]);
 }

@@ -185,11 +185,6 @@ impl Launches {
         dense
     }
 
-    /// The square root of one number, in its place.
-    pub(super) fn take_root(&mut self, value: &Value) {
-        self.launch("take_root", 1, Arguments::writing(value).int(1));
-    }
-
     pub(super) fn into_program(self) -> Program {
         self.program
     }

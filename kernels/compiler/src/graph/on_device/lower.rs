@@ -310,7 +310,7 @@ fn of_unary(function: Unary) -> &'static str {
     }
 }
 
-fn of_binary(function: Binary, is_whole: bool) -> &'static str {
+pub(super) fn of_binary(function: Binary, is_whole: bool) -> &'static str {
     match function {
         Binary::Add => "binary_add",
         Binary::Sub => "binary_sub",

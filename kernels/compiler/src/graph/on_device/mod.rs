@@ -12,12 +12,14 @@ mod lower;
 mod rounding;
 mod values;
 
+use sweeper_program::spread;
 use sweeper_program::tensor::Dtype;
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Binding, Precision, Program, Role};
 
 use super::{Graph, NodeId};
 use lower::Lowering;
+use rounding::NoiseSums;
 use values::Value;
 
 /// Dimensions that the kernels know.
@@ -28,14 +30,13 @@ pub(super) const MAX_RANK: usize = 5;
 pub struct Wanted {
     /// Name of the result.
     pub name: String,
-    /// Name of the result's spread: the L2 norm of its rounding error, of shape `()`.
-    pub spread: String,
     /// The node.
     pub node: NodeId,
 }
 
-/// The program that computes `wanted` and, from `probes` evaluations that round, their spreads;
-/// with the program's results, all of f64. `None` where a tensor has more than [`MAX_RANK`]
+/// The program that computes `wanted` and, from `probes` evaluations that round (an even number),
+/// the sums from which [`spread::finish`] makes their spreads; with the program's results, all of
+/// f64. `None` where a tensor has more than [`MAX_RANK`]
 /// dimensions, or a result has whole numbers.
 pub fn program(
     graph: &Graph,
@@ -60,20 +61,21 @@ pub fn program(
         let result = lowering.launches.result(&wanted.name, value.shape());
         lowering.launches.copy_into(&value, &result);
         lowering.launches.release(value);
-        let spread = lowering.launches.result(&wanted.spread, &[]);
-        lowering.launches.fill(&spread, 0.0);
+        let length = spread::raw_sums_length(result.shape(), probes.into());
+        let name = spread::name_of_raw_sums(&wanted.name);
+        let sums = NoiseSums::new(lowering.launches.result(&name, &[length]));
         specs.push(spec(&wanted.name, result.shape()));
-        specs.push(spec(&wanted.spread, &[]));
-        results.push((result, spread));
+        specs.push(spec(&name, &[length]));
+        results.push((result, sums));
     }
     for probe in 0..probes {
         let rounded = lowering.evaluate(&nodes, Some(probe));
-        for (rounded, (exact, spread)) in rounded.into_iter().zip(&results) {
-            lowering.add_distance(rounded, exact, spread, probes);
+        for (rounded, (exact, sums)) in rounded.into_iter().zip(&mut results) {
+            lowering.add_noise(rounded, exact, sums);
         }
     }
-    for (_, spread) in &results {
-        lowering.launches.take_root(spread);
+    for (exact, sums) in &mut results {
+        lowering.add_size(exact, sums);
     }
     Some((lowering.launches.into_program(), specs))
 }

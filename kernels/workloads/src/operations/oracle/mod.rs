@@ -1,7 +1,7 @@
 //! The right answers in f64, written by hand: they share no code with the graph or any backend.
 //!
-//! Beside each answer stands its *spread*: the L2 norm of the standard deviations of its elements
-//! if they were computed in f32 (see [`sweeper_program::rounding`]). All sums are added up in an
+//! Beside each answer stands its spread ([`sweeper_program::spread`]), from the variances of its
+//! elements if they were computed in f32 ([`sweeper_program::rounding`]). All sums are added up in an
 //! order that does not depend on the number of threads.
 
 use std::borrow::Cow;
@@ -9,9 +9,9 @@ use std::borrow::Cow;
 use rayon::prelude::*;
 
 use super::sizes::Sizes;
-use crate::spread::spread_of;
 use sweeper_program::check;
-use sweeper_program::rounding::{DEVIATION, Order};
+use sweeper_program::rounding::{DEVIATION, LEAST, of_sum};
+use sweeper_program::spread::{AxisNoise, Noise, SliceSums, Spread, is_sliced, name_of};
 use sweeper_program::tensor::{Tensor, Tensors};
 use sweeper_program::workload::Phase;
 
@@ -43,33 +43,112 @@ impl<'a> Asked<'a> {
         check::as_f64(&self.inputs[name])
     }
 
-    /// An answer with the sum of its elements' variances, in squares of [`DEVIATION`].
-    pub(super) fn answer(&mut self, name: &str, shape: &[usize], values: Vec<f64>, variance: f64) {
-        self.answers
-            .insert(name.to_owned(), Tensor::f64(shape, values));
-        let spread = Tensor::f64([], vec![DEVIATION * variance.sqrt()]);
-        self.answers.insert(spread_of(name), spread);
+    /// An answer with the variances of its elements, in squares of [`DEVIATION`]; their errors are
+    /// independent.
+    pub(super) fn answer(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        values: Vec<f64>,
+        variances: Vec<f64>,
+    ) {
+        let squares = square_sum(variances.iter().copied());
+        let freedom = variances.iter().sum::<f64>().powi(2) / squares;
+        let places = values.iter().zip(&variances);
+        let along = places.map(|(value, variance)| value * value * variance);
+        let along = along.sum();
+        let freedoms = vec![freedom; shape.len()];
+        self.insert(
+            name,
+            shape,
+            (values, variances),
+            (freedom, &freedoms),
+            along,
+        );
     }
 
-    /// An answer of the operand's shape, row by row: `fill` takes a row's number and its place, and
-    /// gives the sum of its elements' variances.
+    /// An answer of the operand's shape, row by row: `fill` takes a row's number, and the places of
+    /// its elements and of their variances. It gives the part of the sum of these variances that is
+    /// of one error, which all elements of the row have in common.
     pub(super) fn answer_rows(
         &mut self,
         name: &str,
-        fill: impl Fn(usize, &mut [f64]) -> f64 + Sync,
+        fill: impl Fn(usize, &mut [f64], &mut [f64]) -> f64 + Sync,
     ) {
-        let mut values = vec![0.0; self.sizes.elements()];
+        let elements = self.sizes.elements();
+        let (mut values, mut variances) = (vec![0.0; elements], vec![0.0; elements]);
         let dimension = self.sizes.dimension;
         let rows = PIECE.div_ceil(dimension);
-        let pieces = values.par_chunks_mut(rows * dimension).enumerate();
-        let variances: Vec<f64> = pieces
-            .map(|(piece, values)| {
-                let places = values.chunks_exact_mut(dimension).enumerate();
-                places.map(|(at, row)| fill(piece * rows + at, row)).sum()
+        let pieces = values.par_chunks_mut(rows * dimension);
+        let pieces = pieces.zip(variances.par_chunks_mut(rows * dimension));
+        let rows: Vec<RowNoise> = pieces
+            .enumerate()
+            .flat_map_iter(|(piece, (values, variances))| {
+                let places = values.chunks_exact_mut(dimension);
+                let places = places.zip(variances.chunks_exact_mut(dimension));
+                let fill = &fill;
+                places.enumerate().map(move |(at, (row, variances))| {
+                    let common = fill(piece * rows + at, row, variances);
+                    RowNoise::new(row, variances, common)
+                })
             })
             .collect();
-        let variance = variances.iter().sum();
-        self.answer(name, &self.sizes.shape(), values, variance);
+        let total: f64 = rows.iter().map(|row| row.variance).sum();
+        let of_elements: f64 = rows.iter().map(|row| row.squared_variance).sum();
+        let of_rows = square_sum(rows.iter().map(|row| row.variance));
+        let along = rows.iter().map(|row| row.along).sum();
+        let [whole, of_column] = [of_elements, of_rows].map(|squares| total * total / squares);
+        let [batch, sequence, _] = self.sizes.shape().map(|extent| whole / extent as f64);
+        let freedoms = [batch, sequence, of_column];
+        let shape = self.sizes.shape();
+        self.insert(name, &shape, (values, variances), (whole, &freedoms), along);
+    }
+
+    /// Inserts an answer with its spread. `freedoms` are those of the whole, and of a slice along
+    /// each axis; `along` is the variance of the noise's product with the answer.
+    fn insert(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        (values, variances): (Vec<f64>, Vec<f64>),
+        (freedom, freedoms): (f64, &[f64]),
+        along: f64,
+    ) {
+        let elements = values.len();
+        let at_least_one = |freedom: f64| if freedom > 1.0 { freedom } else { 1.0 };
+        let noise = SliceSums::from_elements(shape, |at| {
+            DEVIATION.powi(2) * variances[at].max(LEAST * LEAST)
+        });
+        let size = square_sum(values.iter().copied());
+        let sliced = shape.iter().zip(freedoms);
+        let sliced = sliced.filter(|(extent, _)| is_sliced(**extent, elements));
+        let axes = noise
+            .axes
+            .iter()
+            .zip(sliced)
+            .map(|(sums, (&extent, &freedom))| AxisNoise {
+                freedom: at_least_one(freedom),
+                mean_squares: sums
+                    .iter()
+                    .map(|sum| sum * extent as f64 / elements as f64)
+                    .collect(),
+            });
+        let spread = Spread {
+            probes: f64::INFINITY,
+            whole: Noise {
+                freedom: at_least_one(freedom),
+                mean_square: noise.whole / elements as f64,
+            },
+            scale: if size > 0.0 {
+                DEVIATION * along.sqrt() / size
+            } else {
+                0.0
+            },
+            axes: axes.collect(),
+        };
+        self.answers.insert(name_of(name), spread.into_tensor());
+        self.answers
+            .insert(name.to_owned(), Tensor::f64(shape, values));
     }
 
     /// An answer that is a mean over `count` terms: `of` gives the sum of a row's terms, and its
@@ -96,8 +175,35 @@ impl<'a> Asked<'a> {
             .collect();
         let [sum, squares, of_rows] = sums.into_iter().fold([0.0; 3], add);
         // The sum over rows, and the division that makes it a mean.
-        let variance = Order::over_rows(rows).variance(sum, squares) + sum * sum + of_rows;
-        self.answer(name, &[], vec![sum / count], variance / count / count);
+        let variance = of_sum(count as usize, sum, squares) + sum * sum + of_rows;
+        self.answer(name, &[], vec![sum / count], vec![variance / count / count]);
+    }
+}
+
+/// Sums over a row of an answer.
+struct RowNoise {
+    /// Variances.
+    variance: f64,
+    /// Squares of the variances of independent errors: the one that all elements have in common, and
+    /// those of their own.
+    squared_variance: f64,
+    /// The variance of the product of the noise with the row.
+    along: f64,
+}
+
+impl RowNoise {
+    fn new(values: &[f64], variances: &[f64], common: f64) -> Self {
+        let variance: f64 = variances.iter().sum();
+        let own = f64::max(variance - common, 0.0);
+        let places = values.iter().zip(variances);
+        let along: f64 = places
+            .map(|(value, variance)| value * value * variance)
+            .sum();
+        RowNoise {
+            variance,
+            squared_variance: common * common + own * own / values.len() as f64,
+            along: along + common * square_sum(values.iter().copied()),
+        }
     }
 }
 

@@ -6,7 +6,6 @@ use crate::graph_problem::{Computation, GraphProblem};
 use crate::operations::SizedOperation;
 use crate::operations::tests::every;
 use crate::registry::workload;
-use crate::spread::norm;
 use sweeper_compiler::graph;
 use sweeper_program::inputs::InputKey;
 use sweeper_program::tensor::Dtype;
@@ -33,17 +32,14 @@ fn the_graph_has_the_same_value() {
                 let (answer, value) = (&expected[&spec.name], &found[&spec.name]);
                 assert_eq!(answer.shape(), spec.shape);
                 assert_eq!(value.shape(), spec.shape);
-                let spread = expected[&spread_of(&spec.name)].as_f64().unwrap()[0];
-                let difference: Vec<f64> = answer
-                    .as_f64()
-                    .unwrap()
-                    .iter()
-                    .zip(value.as_f64().unwrap())
-                    .map(|(answer, value)| answer - value)
-                    .collect();
-                let error = norm(&difference);
+                let spread = Spread::from_tensor(&spec.shape, &expected[&name_of(&spec.name)]);
+                let noise = spread.unwrap().whole.mean_square;
+                let answer = answer.as_f64().unwrap().iter();
+                let places = answer.zip(value.as_f64().unwrap());
+                let error = square_sum(places.map(|(answer, value)| answer - value));
+                let bound = 1e-12 * noise * spec.elements() as f64;
                 let name = &spec.name;
-                assert!(error <= 1e-6 * spread, "{form} {name}: {error} of {spread}");
+                assert!(error <= bound, "{form} {name}: {error} of {bound}");
             }
         }
     }

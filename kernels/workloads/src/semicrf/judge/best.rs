@@ -8,14 +8,22 @@ use std::borrow::Cow;
 
 use rayon::prelude::*;
 
+use super::tolerance_of_scores;
 use crate::semicrf::sizes::Sizes;
 use sweeper_program::check::{as_f64, elements};
 use sweeper_program::tensor::Tensors;
 use sweeper_program::workload::TensorSpec;
 
-/// Greatest relative difference of the marked segmentations' scores from the best ones, infinite if
-/// the marks are no segmentation.
-pub(super) fn error(sizes: &Sizes, inputs: &Tensors, outputs: &Tensors, expected: &Tensors) -> f64 {
+/// The greatest difference of the marked segmentations' scores from the best ones, infinite if the
+/// marks are no segmentation, and the greatest that is right; both relative to the greatest of the
+/// best scores' sizes, and of 1.
+pub(super) fn error(
+    sizes: &Sizes,
+    inputs: &Tensors,
+    outputs: &Tensors,
+    expected: &Tensors,
+) -> (f64, f64) {
+    let tolerance = tolerance_of_scores(sizes, expected);
     let ends: Vec<usize> = elements(&inputs["lengths"])
         .map(|length| sizes.end(length as usize))
         .collect();
@@ -28,18 +36,21 @@ pub(super) fn error(sizes: &Sizes, inputs: &Tensors, outputs: &Tensors, expected
     let (found, best) = (read(outputs, &specs), read(expected, &specs));
     if let ([edge], [found], [best]) = (&scores[..], &found[..], &best[..]) {
         if !marks_materialized(sizes, found, &ends) {
-            return f64::INFINITY;
+            return (f64::INFINITY, tolerance);
         }
         let row = edge.len() / sizes.b;
-        (edge
-            .par_chunks(row)
-            .zip(found.par_chunks(row))
-            .zip(best.par_chunks(row)))
-        .map(|((edge, found), best)| relative(product(edge, found), product(edge, best)))
-        .reduce(|| 0.0, f64::max)
+        let parts = edge.par_chunks(row).zip(found.par_chunks(row));
+        let scores = parts.zip(best.par_chunks(row));
+        let scores = scores.map(|((edge, found), best)| {
+            let best = product(edge, best);
+            ((product(edge, found) - best).abs(), best.abs())
+        });
+        let greatest = |(a, b): (f64, f64), (c, d): (f64, f64)| (a.max(c), b.max(d));
+        let (error, scale) = scores.reduce(|| (0.0, 1.0), greatest);
+        (error / scale, tolerance / scale)
     } else {
         if !marks_decomposed(sizes, &found, &ends) {
-            return f64::INFINITY;
+            return (f64::INFINITY, tolerance);
         }
         let total = |gradients: &[Cow<'_, [f64]>]| -> f64 {
             let pairs = scores.iter().zip(gradients);
@@ -47,16 +58,18 @@ pub(super) fn error(sizes: &Sizes, inputs: &Tensors, outputs: &Tensors, expected
                 .map(|(scores, gradient)| product(scores, gradient))
                 .sum()
         };
-        relative(total(&found), total(&best))
+        // Sequences share the sums, in which their errors may add up.
+        let (found, best) = (total(&found), total(&best));
+        let scale = best.abs().max(1.0);
+        (
+            (found - best).abs() / scale,
+            tolerance * sizes.b as f64 / scale,
+        )
     }
 }
 
 fn product(scores: &[f64], gradient: &[f64]) -> f64 {
     scores.iter().zip(gradient).map(|(s, g)| s * g).sum()
-}
-
-fn relative(found: f64, best: f64) -> f64 {
-    (found - best).abs() / best.abs().max(1.0)
 }
 
 /// True if in each sequence the marked edges are ones, and follow one another from 0 to the end.

@@ -31,10 +31,19 @@ fn case(words: &[(&str, &str)]) -> Case {
 }
 
 impl Case {
+    /// Answers without what is known of their noise.
+    fn answers(&self) -> impl Iterator<Item = (&String, &Tensor)> {
+        let outputs = self.problem.outputs(Phase::Both);
+        let is_output = move |name: &str| outputs.iter().any(|spec| spec.name == name);
+        self.expected
+            .iter()
+            .filter(move |(name, _)| is_output(name))
+    }
+
     /// The oracle's answer in f32, with `change` made to one tensor.
     fn passes(&self, name: &str, change: impl Fn(&mut Vec<f32>)) -> bool {
         let mut outputs = Tensors::new();
-        for (held, tensor) in &self.expected {
+        for (held, tensor) in self.answers() {
             let mut values: Vec<f32> = tensor.as_f64().unwrap().iter().map(|&x| x as f32).collect();
             if held == name {
                 change(&mut values);
@@ -52,7 +61,7 @@ fn the_answer_passes_and_a_corrupted_one_does_not() {
     for potentials in ["materialized", "decomposed"] {
         for semiring in ["log", "max", "entropy"] {
             let case = case(&[("potentials", potentials), ("semiring", semiring)]);
-            for (name, tensor) in &case.expected {
+            for (name, tensor) in case.answers() {
                 assert!(case.passes(name, |_| {}), "{potentials} {semiring}");
                 let marked = tensor
                     .as_f64()
@@ -81,8 +90,8 @@ fn scale(values: &mut [f32], factor: f32) {
 fn a_small_error_is_within_tolerance_and_a_greater_one_is_not() {
     let case = case(&[]);
     assert!(case.passes("value", |values| values[1] *= 1.0 + 2e-7));
-    assert!(!case.passes("value", |values| values[1] *= 1.0 + 6e-7));
-    assert!(case.passes("grad_edge", |values| { scale(values, 1.00001) }));
+    assert!(!case.passes("value", |values| values[1] *= 1.0 + 3e-6));
+    assert!(case.passes("grad_edge", |values| { scale(values, 1.0 + 2e-7) }));
     assert!(!case.passes("grad_edge", |values| { scale(values, 1.00003) }));
 }
 

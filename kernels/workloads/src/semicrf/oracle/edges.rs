@@ -1,6 +1,8 @@
 //! Scores of edges in both forms, and where an edge's gradient goes.
 
+use super::noise::{GRADIENT_LANES, add_own, add_weighted};
 use crate::semicrf::sizes::Sizes;
+use sweeper_program::rounding::of_sum;
 
 /// One edge: a segment over `(from, from + duration]` with label `dst`, after one with label `src`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,30 +13,125 @@ pub(super) struct Edge {
     pub(super) src: usize,
 }
 
+/// The gradient by an edge's score, with its noise.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Marginal {
+    pub(super) value: f64,
+    pub(super) noise: [f64; GRADIENT_LANES],
+}
+
+impl Marginal {
+    /// Of an edge that is certainly taken.
+    pub(super) const CERTAIN: Marginal = Marginal {
+        value: 1.0,
+        noise: [0.0; GRADIENT_LANES],
+    };
+}
+
+/// The gradient by a number that several edges have in their scores.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct GradientSum {
+    value: f64,
+    noise: [f64; GRADIENT_LANES],
+    /// Sums over the terms of their sizes, of their squares, and of ones.
+    sizes: f64,
+    squares: f64,
+    terms: usize,
+}
+
+impl GradientSum {
+    fn add(&mut self, sign: f64, marginal: &Marginal) {
+        self.value += sign * marginal.value;
+        add_weighted(&mut self.noise, sign, &marginal.noise);
+        self.sizes += marginal.value.abs();
+        self.squares += marginal.value * marginal.value;
+        self.terms += 1;
+    }
+
+    fn add_all(&mut self, other: &GradientSum) {
+        self.value += other.value;
+        add_weighted(&mut self.noise, 1.0, &other.noise);
+        self.sizes += other.sizes;
+        self.squares += other.squares;
+        self.terms += other.terms;
+    }
+}
+
+/// A gradient, with what it is in evaluations with rounding.
+pub(super) struct Gradient {
+    pub(super) values: Vec<f64>,
+    pub(super) probes: Vec<Vec<f64>>,
+}
+
+impl Gradient {
+    /// Of sums, whose own roundings are added.
+    fn from_sums(sums: &[GradientSum]) -> Self {
+        let mut noisy = sums.to_vec();
+        for (at, sum) in noisy.iter_mut().enumerate() {
+            let variance = of_sum(sum.terms, sum.sizes, sum.squares);
+            add_own(&mut sum.noise, variance, at as u64);
+        }
+        let probe = |lane: usize| {
+            noisy
+                .iter()
+                .map(|sum| sum.value + sum.noise[lane])
+                .collect()
+        };
+        Gradient {
+            values: sums.iter().map(|sum| sum.value).collect(),
+            probes: (0..GRADIENT_LANES).map(probe).collect(),
+        }
+    }
+}
+
 /// The edges of one sequence.
 pub(super) trait Edges {
-    /// The score of an edge.
-    fn score(&self, edge: Edge) -> f64;
+    /// The score of an edge, and its variance by the roundings that form it.
+    fn score(&self, edge: Edge) -> (f64, f64);
     /// Adds the gradient of an edge's score to the gradients of its terms.
-    fn add(&mut self, edge: Edge, gradient: f64);
+    fn add(&mut self, edge: Edge, marginal: Marginal);
 }
 
 /// Scores of edges in a tensor (T-1, K, C, C).
 pub(super) struct Materialized<'a> {
     sizes: Sizes,
     edge: &'a [f64],
-    pub(super) gradient: Vec<f64>,
+    gradient: Gradient,
 }
 
 impl<'a> Materialized<'a> {
-    pub(super) fn of_batch(sizes: &Sizes, edge: &'a [f64]) -> Vec<Self> {
+    /// Of each sequence; with room for gradients where they are asked for.
+    pub(super) fn of_batch(sizes: &Sizes, edge: &'a [f64], has_gradients: bool) -> Vec<Self> {
+        let room = if has_gradients {
+            edge.len() / sizes.b
+        } else {
+            0
+        };
         edge.chunks(edge.len() / sizes.b)
             .map(|edge| Materialized {
                 sizes: *sizes,
                 edge,
-                gradient: vec![0.0; edge.len()],
+                gradient: Gradient {
+                    values: vec![0.0; room],
+                    probes: vec![vec![0.0; room]; GRADIENT_LANES],
+                },
             })
             .collect()
+    }
+
+    /// Gradients of the batch side by side.
+    pub(super) fn joined(parts: Vec<Self>) -> Vec<Gradient> {
+        let mut whole = Gradient {
+            values: Vec::new(),
+            probes: vec![Vec::new(); GRADIENT_LANES],
+        };
+        for part in parts {
+            whole.values.extend(part.gradient.values);
+            for (probe, part) in whole.probes.iter_mut().zip(part.gradient.probes) {
+                probe.extend(part);
+            }
+        }
+        vec![whole]
     }
 
     fn position(&self, edge: Edge) -> usize {
@@ -45,13 +142,16 @@ impl<'a> Materialized<'a> {
 }
 
 impl Edges for Materialized<'_> {
-    fn score(&self, edge: Edge) -> f64 {
-        self.edge[self.position(edge)]
+    fn score(&self, edge: Edge) -> (f64, f64) {
+        (self.edge[self.position(edge)], 0.0)
     }
 
-    fn add(&mut self, edge: Edge, gradient: f64) {
+    fn add(&mut self, edge: Edge, marginal: Marginal) {
         let position = self.position(edge);
-        self.gradient[position] += gradient;
+        self.gradient.values[position] = marginal.value;
+        for (probe, noise) in self.gradient.probes.iter_mut().zip(marginal.noise) {
+            probe[position] = marginal.value + noise;
+        }
     }
 }
 
@@ -61,9 +161,9 @@ pub(super) struct Decomposed<'a> {
     cum_scores: &'a [f64],
     transition: &'a [f64],
     bias: &'a [f64],
-    cum_scores_gradient: Vec<f64>,
-    transition_gradient: Vec<f64>,
-    bias_gradient: Vec<f64>,
+    cum_scores_gradient: Vec<GradientSum>,
+    transition_gradient: Vec<GradientSum>,
+    bias_gradient: Vec<GradientSum>,
 }
 
 impl<'a> Decomposed<'a> {
@@ -80,29 +180,29 @@ impl<'a> Decomposed<'a> {
                 cum_scores,
                 transition,
                 bias,
-                cum_scores_gradient: vec![0.0; cum_scores.len()],
-                transition_gradient: vec![0.0; transition.len()],
-                bias_gradient: vec![0.0; bias.len()],
+                cum_scores_gradient: vec![GradientSum::default(); cum_scores.len()],
+                transition_gradient: vec![GradientSum::default(); transition.len()],
+                bias_gradient: vec![GradientSum::default(); bias.len()],
             })
             .collect()
     }
 
     /// Gradients of the batch: gradients of cumulative scores side by side, all others summed.
-    pub(super) fn sum_of_batch(parts: Vec<Self>) -> Vec<Vec<f64>> {
-        let mut sum = [Vec::new(), Vec::new(), Vec::new()];
+    pub(super) fn joined(parts: Vec<Self>) -> Vec<Gradient> {
+        let mut sums = [Vec::new(), Vec::new(), Vec::new()];
         for part in parts {
-            sum[0].extend(part.cum_scores_gradient);
-            for (sum, part) in sum[1..]
+            sums[0].extend(part.cum_scores_gradient);
+            for (sums, part) in sums[1..]
                 .iter_mut()
                 .zip([part.transition_gradient, part.bias_gradient])
             {
-                sum.resize(part.len(), 0.0);
-                for (sum, part) in sum.iter_mut().zip(part) {
-                    *sum += part;
+                sums.resize(part.len(), GradientSum::default());
+                for (sum, part) in sums.iter_mut().zip(&part) {
+                    sum.add_all(part);
                 }
             }
         }
-        sum.into()
+        sums.iter().map(|sums| Gradient::from_sums(sums)).collect()
     }
 
     /// Positions of an edge's parts: the sums at its end and start, its transition, its bias.
@@ -124,18 +224,19 @@ impl<'a> Decomposed<'a> {
 }
 
 impl Edges for Decomposed<'_> {
-    fn score(&self, edge: Edge) -> f64 {
+    fn score(&self, edge: Edge) -> (f64, f64) {
         let [end, start, transition, bias] = self.positions(edge);
-        self.cum_scores[end] - self.cum_scores[start]
-            + self.bias[bias]
-            + self.transition[transition]
+        let sum = self.cum_scores[end] - self.cum_scores[start];
+        let with_bias = sum + self.bias[bias];
+        let score = with_bias + self.transition[transition];
+        (score, sum * sum + with_bias * with_bias + score * score)
     }
 
-    fn add(&mut self, edge: Edge, gradient: f64) {
+    fn add(&mut self, edge: Edge, marginal: Marginal) {
         let [end, start, transition, bias] = self.positions(edge);
-        self.cum_scores_gradient[end] += gradient;
-        self.cum_scores_gradient[start] -= gradient;
-        self.transition_gradient[transition] += gradient;
-        self.bias_gradient[bias] += gradient;
+        self.cum_scores_gradient[end].add(1.0, &marginal);
+        self.cum_scores_gradient[start].add(-1.0, &marginal);
+        self.transition_gradient[transition].add(1.0, &marginal);
+        self.bias_gradient[bias].add(1.0, &marginal);
     }
 }

@@ -10,14 +10,17 @@ use rayon::prelude::*;
 
 use super::sizes::{Semiring, Sizes};
 use sweeper_program::check;
+use sweeper_program::spread::{Spread, name_of};
 use sweeper_program::tensor::{Tensor, Tensors};
 use sweeper_program::workload::Phase;
 
 pub(super) mod cuda;
 mod edges;
+mod noise;
 mod tables;
 
-use edges::{Decomposed, Edges, Materialized};
+use edges::{Decomposed, Edges, Gradient, Materialized};
+use noise::{LANES, Lanes};
 use tables::{Solution, solve};
 
 /// Values and gradients of `phase`, all in f64.
@@ -31,17 +34,16 @@ pub fn oracle(sizes: &Sizes, inputs: &Tensors, phase: Phase) -> Tensors {
         .map(|spec| check::as_f64(&inputs[&spec.name]))
         .collect();
     let gradients = phase.has_gradients();
-    let (solutions, gradients): (Vec<Solution>, Vec<Vec<f64>>) = match &scores[..] {
+    let (solutions, gradients): (Vec<Solution>, Vec<Gradient>) = match &scores[..] {
         [edge] => {
-            let edges = Materialized::of_batch(sizes, edge);
+            let edges = Materialized::of_batch(sizes, edge, gradients);
             let (solutions, parts) = solve_all(sizes, edges, &lengths, gradients);
-            let parts = parts.into_iter().map(|edges| edges.gradient).collect();
-            (solutions, vec![concatenate(parts)])
+            (solutions, Materialized::joined(parts))
         }
         [cum_scores, transition, bias] => {
             let edges = Decomposed::of_batch(sizes, cum_scores, transition, bias);
             let (solutions, parts) = solve_all(sizes, edges, &lengths, gradients);
-            (solutions, Decomposed::sum_of_batch(parts))
+            (solutions, Decomposed::joined(parts))
         }
         _ => unreachable!("one tensor of scores, or three"),
     };
@@ -57,43 +59,52 @@ fn solve_all<E: Edges + Send>(
     edges
         .into_par_iter()
         .zip(lengths)
-        .map(|(mut edges, &length)| {
-            let solution = solve(sizes, &mut edges, sizes.end(length), gradients);
+        .enumerate()
+        .map(|(sequence, (mut edges, &length))| {
+            let end = sizes.end(length);
+            let solution = solve(sizes, &mut edges, end, gradients, sequence);
             (solution, edges)
         })
         .unzip()
 }
 
-fn concatenate(parts: Vec<Vec<f64>>) -> Vec<f64> {
-    let mut whole = Vec::with_capacity(parts.iter().map(Vec::len).sum());
-    for part in parts {
-        whole.extend(part);
-    }
-    whole
-}
-
+/// Names the answers, each with its spread. That of the value is always there: gradients of the best
+/// score are judged by it.
 fn assemble(
     sizes: &Sizes,
     phase: Phase,
     solutions: &[Solution],
-    gradients: Vec<Vec<f64>>,
+    gradients: Vec<Gradient>,
 ) -> Tensors {
     let mut outputs = Tensors::new();
-    if phase != Phase::Backward {
-        let per_sequence = |value: fn(&Solution) -> f64| {
-            Tensor::f64([sizes.b], solutions.iter().map(value).collect())
+    let mut per_sequence = |name: &str, number: fn(&Solution) -> (f64, &Lanes)| {
+        let numbers: Vec<(f64, &Lanes)> = solutions.iter().map(number).collect();
+        let values: Vec<f64> = numbers.iter().map(|(value, _)| *value).collect();
+        let probe = |lane: usize| {
+            numbers
+                .iter()
+                .map(|(value, noise)| value + noise[lane])
+                .collect()
         };
-        outputs.insert("value".to_owned(), per_sequence(|solution| solution.value));
-        if sizes.semiring == Semiring::Entropy {
-            outputs.insert(
-                "entropy".to_owned(),
-                per_sequence(|solution| solution.entropy),
-            );
+        let probes: Vec<Vec<f64>> = (0..LANES).map(probe).collect();
+        let spread = Spread::from_probes(&[sizes.b], &values, &probes);
+        outputs.insert(name_of(name), spread.into_tensor());
+        if phase != Phase::Backward {
+            outputs.insert(name.to_owned(), Tensor::f64([sizes.b], values));
         }
+    };
+    per_sequence("value", |solution| (solution.value, &solution.noise.log));
+    if sizes.semiring == Semiring::Entropy {
+        per_sequence("entropy", |it| (it.entropy, &it.noise.entropy));
     }
     if phase.has_gradients() {
         for (spec, gradient) in sizes.score_specs("grad_").into_iter().zip(gradients) {
-            outputs.insert(spec.name, Tensor::f64(spec.shape, gradient));
+            let Gradient { values, probes } = gradient;
+            if sizes.semiring != Semiring::Max {
+                let spread = Spread::from_probes(&spec.shape, &values, &probes);
+                outputs.insert(name_of(&spec.name), spread.into_tensor());
+            }
+            outputs.insert(spec.name, Tensor::f64(spec.shape, values));
         }
     }
     outputs

@@ -1,49 +1,126 @@
 //! Forward and backward tables over (boundary, label), and gradients from them.
 
-use super::edges::{Edge, Edges};
+use super::edges::{Edge, Edges, Marginal};
+use super::noise::{GRADIENT_LANES, LANES, Lanes, add_own, add_weighted};
 use crate::semicrf::sizes::{Semiring, Sizes};
+use sweeper_program::rounding::{FUNCTION, of_exponential, of_sum};
 
 /// The value of a sequence.
 pub(super) struct Solution {
     pub(super) value: f64,
     /// Zero but for the entropy semiring.
     pub(super) entropy: f64,
+    /// The noise of both.
+    pub(super) noise: Noise,
+}
+
+/// The noise of a [`Weight`].
+#[derive(Clone, Copy, Default)]
+pub(super) struct Noise {
+    pub(super) log: Lanes,
+    pub(super) entropy: Lanes,
 }
 
 /// An element of a semiring: a log weight, and an entropy where the semiring has one.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Weight {
     log: f64,
     entropy: f64,
+    noise: Noise,
 }
 
+/// The weight of no segment at all.
 const ONE: Weight = Weight {
     log: 0.0,
     entropy: 0.0,
+    noise: Noise {
+        log: [0.0; LANES],
+        entropy: [0.0; LANES],
+    },
 };
 
-/// The semiring's sum (+) over `terms`, at least one.
-fn sum(semiring: Semiring, terms: &[Weight]) -> Weight {
-    let most = terms
-        .iter()
-        .map(|term| term.log)
-        .fold(f64::NEG_INFINITY, f64::max);
+/// A term of a sum: a weight, times an edge.
+#[derive(Clone, Copy)]
+struct Term<'t> {
+    log: f64,
+    /// The variance of the logarithm by the roundings that form it.
+    variance: f64,
+    weight: &'t Weight,
+}
+
+/// The semiring's sum (+) over `terms`, at least one, with noise whose directions follow from
+/// `place`.
+fn sum(semiring: Semiring, terms: &[Term<'_>], place: u64) -> Weight {
     if semiring == Semiring::Max {
+        let best = &terms[first_best(terms.iter().map(|term| term.log))];
+        let mut noise = best.weight.noise;
+        add_own(&mut noise.log, best.variance, place);
         return Weight {
-            log: most,
+            log: best.log,
             entropy: 0.0,
+            noise,
         };
     }
+    let logs = terms.iter().map(|term| term.log);
+    let most = logs.fold(f64::NEG_INFINITY, f64::max);
     let total: f64 = terms.iter().map(|term| (term.log - most).exp()).sum();
-    let log = most + total.ln();
-    let entropy = match semiring {
-        Semiring::Entropy => terms
-            .iter()
-            .map(|term| (term.log - log).exp() * (term.entropy - (term.log - log)))
-            .sum(),
-        _ => 0.0,
+    let mut found = Weight {
+        log: most + total.ln(),
+        ..ONE
     };
-    Weight { log, entropy }
+    let (mut variance, mut squares) = (0.0, 0.0);
+    for term in terms {
+        let share = (term.log - most).exp() / total;
+        let square = share * share;
+        squares += square;
+        // A weight that is none at all has no noise, however large its logarithm is.
+        if square > 0.0 {
+            variance += square * (term.variance + of_exponential(term.log - most));
+            add_weighted(&mut found.noise.log, share, &term.weight.noise.log);
+        }
+    }
+    variance += of_sum(terms.len(), 1.0, squares) + FUNCTION * total.ln().powi(2);
+    add_own(&mut found.noise.log, variance + found.log.powi(2), place);
+    if semiring == Semiring::Entropy {
+        found.add_entropy(terms, place);
+    }
+    found
+}
+
+impl Weight {
+    /// The sum over terms of p (h - ln p), where the sum of the weights is known.
+    fn add_entropy(&mut self, terms: &[Term<'_>], place: u64) {
+        let parts = |term: &Term<'_>| {
+            let log = term.log - self.log;
+            let share = log.exp();
+            (share, term.weight.entropy - log)
+        };
+        let entropy = terms.iter().map(parts).map(|(share, below)| share * below);
+        let entropy: f64 = entropy.sum();
+        let (mut variance, mut squares, mut slopes) = (0.0, 0.0, 0.0);
+        for term in terms {
+            let (share, below) = parts(term);
+            let (product, slope) = (share * below, share * (below - 1.0));
+            if share * share == 0.0 {
+                continue;
+            }
+            let noise = &term.weight.noise;
+            add_weighted(&mut self.noise.entropy, share, &noise.entropy);
+            add_weighted(&mut self.noise.entropy, slope, &noise.log);
+            slopes += slope;
+            squares += product * product;
+            // The logarithm of the share, its exponential, the difference and the product.
+            let log = term.log - self.log;
+            variance +=
+                slope * slope * (term.variance + log * log) + product * product * (FUNCTION + 2.0);
+        }
+        // Shares are relative to the sum as it was found.
+        let of_log = self.noise.log;
+        add_weighted(&mut self.noise.entropy, -slopes, &of_log);
+        variance += of_sum(terms.len(), entropy, squares);
+        add_own(&mut self.noise.entropy, variance, place.reverse_bits());
+        self.entropy = entropy;
+    }
 }
 
 struct Scan<'a, E> {
@@ -52,13 +129,21 @@ struct Scan<'a, E> {
     labels: usize,
     end: usize,
     edges: &'a mut E,
+    /// Where the places of the sequence begin.
+    first_place: u64,
 }
+
+/// Numbers of places: those of prefixes, suffixes and gradients are apart.
+const SUFFIXES: u64 = 1 << 60;
+const GRADIENTS: u64 = 2 << 60;
+const TOTAL: u64 = 3 << 60;
 
 pub(super) fn solve<E: Edges>(
     sizes: &Sizes,
     edges: &mut E,
     end: usize,
     gradients: bool,
+    sequence: usize,
 ) -> Solution {
     let mut scan = Scan {
         semiring: sizes.semiring,
@@ -66,9 +151,16 @@ pub(super) fn solve<E: Edges>(
         labels: sizes.c,
         end,
         edges,
+        first_place: (sequence as u64) << 32,
     };
     let prefixes = scan.prefixes();
-    let total = sum(scan.semiring, &prefixes[end]);
+    let terms = prefixes[end].iter().map(|weight| Term {
+        log: weight.log,
+        variance: 0.0,
+        weight,
+    });
+    let terms: Vec<Term<'_>> = terms.collect();
+    let total = sum(scan.semiring, &terms, scan.first_place ^ TOTAL);
     if gradients {
         if scan.semiring == Semiring::Max {
             scan.mark_best(&prefixes);
@@ -80,6 +172,7 @@ pub(super) fn solve<E: Edges>(
     Solution {
         value: total.log,
         entropy: total.entropy,
+        noise: total.noise,
     }
 }
 
@@ -87,21 +180,18 @@ impl<E: Edges> Scan<'_, E> {
     /// Over all ways to reach each boundary and label.
     fn prefixes(&self) -> Vec<Vec<Weight>> {
         let mut table = vec![vec![ONE; self.labels]];
-        let mut terms = Vec::new();
         for to in 1..=self.end {
-            let row = (0..self.labels)
-                .map(|dst| {
-                    terms.clear();
-                    for duration in 1..=self.longest.min(to) {
-                        let from = to - duration;
-                        terms.extend(
-                            (0..self.labels)
-                                .map(|src| self.after(table[from][src], from, duration, dst, src)),
-                        );
-                    }
-                    sum(self.semiring, &terms)
-                })
-                .collect();
+            let row = (0..self.labels).map(|dst| {
+                let durations = 1..=self.longest.min(to);
+                let terms = durations.flat_map(|duration| {
+                    let from = to - duration;
+                    let sources = table[from].iter().enumerate();
+                    sources.map(move |(src, before)| self.after(before, from, duration, dst, src))
+                });
+                let terms: Vec<Term<'_>> = terms.collect();
+                sum(self.semiring, &terms, self.place(to, dst))
+            });
+            let row = row.collect();
             table.push(row);
         }
         table
@@ -110,41 +200,46 @@ impl<E: Edges> Scan<'_, E> {
     /// Over all ways to reach the end from each boundary and label.
     fn suffixes(&self) -> Vec<Vec<Weight>> {
         let mut table = vec![vec![ONE; self.labels]; self.end + 1];
-        let mut terms = Vec::new();
         for from in (0..self.end).rev() {
-            for src in 0..self.labels {
-                terms.clear();
-                for duration in 1..=self.longest.min(self.end - from) {
-                    let later = &table[from + duration];
-                    terms.extend(
-                        (0..self.labels)
-                            .map(|dst| self.after(later[dst], from, duration, dst, src)),
-                    );
-                }
-                table[from][src] = sum(self.semiring, &terms);
-            }
+            let row = (0..self.labels).map(|src| {
+                let durations = 1..=self.longest.min(self.end - from);
+                let terms = durations.flat_map(|duration| {
+                    let later = table[from + duration].iter().enumerate();
+                    later.map(move |(dst, after)| self.after(after, from, duration, dst, src))
+                });
+                let terms: Vec<Term<'_>> = terms.collect();
+                sum(self.semiring, &terms, self.place(from, src) ^ SUFFIXES)
+            });
+            table[from] = row.collect();
         }
         table
     }
 
+    fn place(&self, boundary: usize, label: usize) -> u64 {
+        self.first_place + (boundary * self.labels + label) as u64
+    }
+
     /// `weight` (x) the edge.
-    fn after(
+    fn after<'t>(
         &self,
-        weight: Weight,
+        weight: &'t Weight,
         from: usize,
         duration: usize,
         dst: usize,
         src: usize,
-    ) -> Weight {
+    ) -> Term<'t> {
         let edge = Edge {
             from,
             duration,
             dst,
             src,
         };
-        Weight {
-            log: weight.log + self.edges.score(edge),
-            ..weight
+        let (score, variance) = self.edges.score(edge);
+        let log = weight.log + score;
+        Term {
+            log,
+            variance: variance + log * log,
+            weight,
         }
     }
 
@@ -154,6 +249,7 @@ impl<E: Edges> Scan<'_, E> {
     /// That follows from `H = log Z - E[score]` and `dE[score]/de = m (1 + E[score | e] -
     /// E[score])`.
     fn add_marginals(&mut self, prefixes: &[Vec<Weight>], suffixes: &[Vec<Weight>], total: Weight) {
+        let mut place = self.first_place ^ GRADIENTS;
         for from in 0..self.end {
             for duration in 1..=self.longest.min(self.end - from) {
                 for (dst, after) in suffixes[from + duration].iter().enumerate() {
@@ -164,18 +260,49 @@ impl<E: Edges> Scan<'_, E> {
                             dst,
                             src,
                         };
-                        let log = before.log + self.edges.score(edge) + after.log - total.log;
-                        let factor = match self.semiring {
-                            Semiring::Entropy => {
-                                1.0 - log + before.entropy + after.entropy - total.entropy
-                            }
-                            _ => 1.0,
-                        };
-                        self.edges.add(edge, log.exp() * factor);
+                        place += 1;
+                        let term = self.after(before, from, duration, dst, src);
+                        let marginal = self.marginal(&term, after, &total, place);
+                        self.edges.add(edge, marginal);
                     }
                 }
             }
         }
+    }
+
+    /// The gradient by an edge's score, of which `term` is what leads up to its end.
+    fn marginal(&self, term: &Term<'_>, after: &Weight, total: &Weight, place: u64) -> Marginal {
+        let before = term.weight;
+        let through = term.log + after.log;
+        let log = through - total.log;
+        let share = log.exp();
+        let mut noise = [0.0; GRADIENT_LANES];
+        if share == 0.0 {
+            return Marginal { value: 0.0, noise };
+        }
+        let of_log = term.variance + through * through + log * log + FUNCTION + log * log;
+        let (value, slope, further) = match self.semiring {
+            Semiring::Entropy => {
+                let factor = 1.0 - log + before.entropy + after.entropy - total.entropy;
+                let entropies = [before.entropy, after.entropy, total.entropy];
+                let sizes: f64 = entropies.iter().map(|entropy| entropy * entropy).sum();
+                add_weighted(&mut noise, share, &before.noise.entropy);
+                add_weighted(&mut noise, share, &after.noise.entropy);
+                add_weighted(&mut noise, -share, &total.noise.entropy);
+                (
+                    share * factor,
+                    share * (factor - 1.0),
+                    sizes + factor * factor,
+                )
+            }
+            _ => (share, share, 1.0),
+        };
+        add_weighted(&mut noise, slope, &before.noise.log);
+        add_weighted(&mut noise, slope, &after.noise.log);
+        add_weighted(&mut noise, -slope, &total.noise.log);
+        let variance = slope * slope * of_log + share * share * further;
+        add_own(&mut noise, variance, place);
+        Marginal { value, noise }
     }
 
     /// Adds 1 to each edge of one best segmentation: of equally good ones the segmentation with the
@@ -187,9 +314,10 @@ impl<E: Edges> Scan<'_, E> {
             let scores = (1..=self.longest.min(to)).flat_map(|duration| {
                 let from = to - duration;
                 let scan = &*self;
-                (0..self.labels).map(move |src| {
-                    scan.after(prefixes[from][src], from, duration, dst, src)
-                        .log
+                let sources = prefixes[from].iter().enumerate();
+                sources.map(move |(src, before)| {
+                    let term = scan.after(before, from, duration, dst, src);
+                    term.log
                 })
             });
             let best = first_best(scores);
@@ -200,7 +328,7 @@ impl<E: Edges> Scan<'_, E> {
                 dst,
                 src,
             };
-            self.edges.add(edge, 1.0);
+            self.edges.add(edge, Marginal::CERTAIN);
             (to, dst) = (edge.from, src);
         }
     }

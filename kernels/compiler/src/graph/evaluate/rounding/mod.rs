@@ -4,8 +4,8 @@
 //! The distance of such values from the right ones bounds a backend's error, including
 //! cancellation. This is discrete stochastic arithmetic (Vignes, "A stochastic arithmetic for
 //! reliable scientific computation", 1993), with the standard deviation of each operation in the
-//! place of its rounding ([`sweeper_program::rounding`]). Products of matrices and convolutions are
-//! sums of terms one after another, other sums are sums of parts.
+//! place of its rounding ([`sweeper_program::rounding`]). Sums are those of terms one after another,
+//! in any order.
 //!
 //! Products in tf32 and bf16 are those of moved factors. A factor is rounded once for all terms
 //! that it is in, so that its error is the same in a whole row of the product and in all products
@@ -18,7 +18,7 @@ use crate::graph::{Graph, Node, NodeId, may_be_bf16};
 use rayon::prelude::*;
 use sweeper_program::Precision;
 use sweeper_program::inputs::{InputKey, Stream};
-use sweeper_program::rounding::{DEVIATION, FUNCTION, Order};
+use sweeper_program::rounding::{DEVIATION, FUNCTION, LEAST, UNIT_ROUNDOFF, weights_of_sum};
 use sweeper_program::tensor::Tensors;
 
 /// The rounding of one evaluation.
@@ -71,19 +71,32 @@ impl Rounding {
         };
         let size = match scatter(graph, id, self.precision) {
             None => return Ok(Value::Real(exact)),
-            Some(Scatter::Arithmetic) => map([&exact], |[value]| DEVIATION * value.abs()),
+            Some(Scatter::Arithmetic) => map([&exact], |[value]| DEVIATION * rounded_size(value)),
+            Some(Scatter::Constant { size }) => {
+                let moved = map([&exact], |[value]| {
+                    moved_constant(self.probe, id, value, size)
+                });
+                return Ok(Value::Real(Array::dense(exact.shape(), moved)));
+            }
             Some(Scatter::Unary(function)) => map([&exact, operands[0].real()], {
-                move |[value, x]| DEVIATION * function.variance(x).sqrt() * value.abs()
+                move |[value, x]| DEVIATION * function.variance(x).sqrt() * rounded_size(value)
             }),
             Some(Scatter::Sum {
                 of_square,
                 of_squares,
+                shortfall,
             }) => {
                 let squares: Vec<Value> = operands.iter().map(squared).collect();
                 let squares = super::value(id, node, &squares, inputs)?;
-                map([&exact, squares.real()], move |[value, squares]| {
-                    DEVIATION * (of_square * value * value + of_squares * squares).sqrt()
-                })
+                let size = map([&exact, squares.real()], move |[value, squares]| {
+                    let variance = of_square * value * value + of_squares * squares;
+                    DEVIATION * rounded_size(variance.sqrt())
+                });
+                let short = Array::dense(
+                    exact.shape(),
+                    map([&exact], move |[value]| value * (1.0 - shortfall)),
+                );
+                return Ok(Value::Real(self.moved(id, &short, size)));
             }
         };
         Ok(Value::Real(self.moved(id, &exact, size)))
@@ -102,9 +115,22 @@ impl Rounding {
     }
 }
 
+/// The size of a number as its rounding has it.
+fn rounded_size(value: f64) -> f64 {
+    value.abs().max(LEAST)
+}
+
 /// The random numbers whose signs are the directions of a node's elements.
 pub(in crate::graph) fn stream(probe: u8, id: NodeId) -> Stream {
     InputKey([probe; 32]).stream(&id.to_string())
+}
+
+/// A number that is moved by `size` in the direction of a node's first element.
+pub(in crate::graph) fn moved_constant(probe: u8, id: NodeId, value: f64, size: f64) -> f64 {
+    match stream(probe, id).uniform(1, -1.0, 1.0)[0] < 0.0 {
+        true => value - size,
+        false => value + size,
+    }
 }
 
 /// The random numbers by which the elements of a node's memory are off as factors.
@@ -121,11 +147,26 @@ pub(in crate::graph) fn unit_of_factors(node: &Node, precision: Precision) -> Op
         Precision::Tf32 => 11,
         Precision::Bf16 => 8,
     };
-    let is_product = matches!(
+    is_product(node).then(|| f64::exp2(-f64::from(bits)))
+}
+
+/// Whether a node is a sum of products, which tensor cores compute where its precision allows it.
+fn is_product(node: &Node) -> bool {
+    matches!(
         node.op,
         Op::Matmul | Op::Conv2d(_) | Op::Conv2dGradX(_) | Op::Conv2dGradW(_)
-    );
-    is_product.then(|| f64::exp2(-f64::from(bits)))
+    )
+}
+
+/// The part of a product of so many terms by which it is short on tensor cores: one unit roundoff
+/// for each step, which adds eight terms in tf32 and sixteen in bf16.
+fn shortfall(node: &Node, terms: usize, precision: Precision) -> f64 {
+    let terms_in_step = match precision {
+        Precision::Tf32 if is_product(node) => 8.0,
+        Precision::Bf16 if is_product(node) => 16.0,
+        _ => return 0.0,
+    };
+    UNIT_ROUNDOFF * terms as f64 / terms_in_step
 }
 
 /// The variance of a result by the rounding of its operation, in squares of [`DEVIATION`].
@@ -133,10 +174,17 @@ pub(in crate::graph) fn unit_of_factors(node: &Node, precision: Precision) -> Op
 pub(in crate::graph) enum Scatter {
     /// The result's square: it is rounded once.
     Arithmetic,
+    /// A constant: the difference of its f32 from it, which is known.
+    Constant { size: f64 },
     /// The result's square times the square of a function of the operand.
     Unary(OfUnary),
-    /// A share of the result's square, and a share of the sum of its terms' squares.
-    Sum { of_square: f64, of_squares: f64 },
+    /// A share of the result's square, and a share of the sum of its terms' squares; the result is
+    /// short by a part of itself.
+    Sum {
+        of_square: f64,
+        of_squares: f64,
+        shortfall: f64,
+    },
 }
 
 /// The variance of a function of one number relative to its result.
@@ -185,16 +233,18 @@ pub(in crate::graph) fn scatter(
         Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => {
             Some(Scatter::Arithmetic)
         }
-        op => {
+        // A program has the constant in f32, or works it into another one.
+        Op::Constant(value) => {
+            let size = (f64::from(*value as f32) - value).abs();
+            (size > 0.0).then_some(Scatter::Constant { size })
+        }
+        _ => {
             let count = terms(graph, node)?;
-            let order = match op {
-                Op::Reduce { .. } | Op::ScatterAdd => Order::over_rows(count),
-                _ => Order::sequential(count),
-            };
-            let [of_square, of_squares] = order.weights();
+            let [of_square, of_squares] = weights_of_sum(count);
             Some(Scatter::Sum {
                 of_square: of_square + of_store(graph, id, precision),
                 of_squares,
+                shortfall: shortfall(node, count, precision),
             })
         }
     }

@@ -1,0 +1,392 @@
+//! How far an honest program may be from an answer: the spread of its results, and the lines that
+//! follow from it.
+//!
+//! A [`Spread`] says how much rounding moves the elements of an output: their mean square over the
+//! whole tensor and over each slice along each axis, so that no slice can hide in another. It is
+//! made from evaluations of the answer in which each operation rounds ([`crate::rounding`]), or from
+//! variances that a formula gives.
+//!
+//! With `e` the error of a result, a slice may have `rms(e) / rms(noise)` up to
+//!
+//! ```text
+//! line = max(2 sqrt(chi2_nu / nu), sqrt(F_(nu, probes nu)))     at a rate of 1e-9
+//! ```
+//!
+//! The factor of 2 is for what the model of rounding does not know; it predicts the error of
+//! PyTorch's programs within a factor of 1.5. The quantiles are for chance: of the error, which has
+//! `nu` degrees of freedom, and of the noise, which was seen in few evaluations. The degrees of
+//! freedom are those of a sum of squares of correlated numbers (Satterthwaite, "An approximate
+//! distribution of estimates of variance components", 1946): `tr(C)^2 / tr(C^2)` for a covariance
+//! `C`, of which the mean squared cosine of two independent evaluations is the inverse.
+//!
+//! A factor that all of a result's elements have in common shows in `<e, a> / <a, a>` long before it
+//! shows in their distance: it may be 8 times that of the noise, and two units of roundoff.
+
+mod line;
+mod sums;
+
+use crate::check::{Metric, TensorCheck, as_f64};
+use crate::rounding::UNIT_ROUNDOFF;
+use crate::tensor::{Tensor, Tensors};
+use rayon::prelude::*;
+
+pub use line::line;
+pub use sums::SliceSums;
+
+/// The name of an answer's spread among the answers.
+pub fn name_of(output: &str) -> String {
+    format!("{SPREAD}{output}")
+}
+
+const SPREAD: &str = "spread of ";
+
+/// Whether this is the name of the spread of some answer.
+pub fn is_name_of_spread(name: &str) -> bool {
+    name.starts_with(SPREAD)
+}
+
+/// The name under which the answers hold how far the reference itself is from an output's answer:
+/// the root mean square of the distance, if it computes in the precision that is judged.
+pub fn name_of_own_error(output: &str) -> String {
+    format!("own error of {output}")
+}
+
+/// The name under which a device's answers hold the sums of an output's noise.
+pub fn name_of_raw_sums(output: &str) -> String {
+    format!("{RAW_SUMS}{output}")
+}
+
+const RAW_SUMS: &str = "noise sums of ";
+
+/// Ratio of the greatest common scale error to that of the noise.
+const SCALE_MARGIN: f64 = 8.0;
+
+/// An output may be so many times as far out as its reference is, in the judged precision.
+const OWN_MARGIN: f64 = 3.0;
+
+/// How much rounding moves the elements of an output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spread {
+    /// Number of evaluations from which it was found; infinite where a formula gave it.
+    pub probes: f64,
+    /// Of the whole tensor.
+    pub whole: Noise,
+    /// Root mean square of the common scale error, relative.
+    pub scale: f64,
+    /// Along each axis that [`is_sliced`], in order.
+    pub axes: Vec<AxisNoise>,
+}
+
+/// The noise of a slice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Noise {
+    /// Effective degrees of freedom of the sum of its squares, at least 1.
+    pub freedom: f64,
+    /// Mean square of its elements.
+    pub mean_square: f64,
+}
+
+/// The noise of all slices along an axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AxisNoise {
+    /// Effective degrees of freedom of a slice, at least 1.
+    pub freedom: f64,
+    /// Mean squares, one a slice.
+    pub mean_squares: Vec<f64>,
+}
+
+/// Greatest number of slices along an axis that are judged one by one.
+const MOST_SLICES: usize = 1 << 16;
+
+/// Whether slices along an axis of this extent are judged one by one, in a tensor of so many
+/// elements: there are several of them, and each has several elements.
+pub const fn is_sliced(extent: usize, elements: usize) -> bool {
+    extent > 1 && extent <= MOST_SLICES && elements >= 2 * extent
+}
+
+impl Spread {
+    /// The spread that evaluations with rounding show beside the exact values of a tensor.
+    pub fn from_probes(shape: &[usize], exact: &[f64], probes: &[Vec<f64>]) -> Spread {
+        let squares: Vec<SliceSums> = probes
+            .par_iter()
+            .map(|probe| SliceSums::from_elements(shape, |at| (probe[at] - exact[at]).powi(2)))
+            .collect();
+        let pairs = probes.par_chunks_exact(2);
+        let products: Vec<SliceSums> = pairs
+            .map(|pair| {
+                SliceSums::from_elements(shape, |at| {
+                    (pair[0][at] - exact[at]) * (pair[1][at] - exact[at])
+                })
+            })
+            .collect();
+        let size = SliceSums::from_elements(&[exact.len()], |at| exact[at].powi(2)).whole;
+        let scales = probes.par_iter().map(|probe| {
+            let along = |at: usize| (probe[at] - exact[at]) * exact[at];
+            SliceSums::from_elements(&[exact.len()], along).whole
+        });
+        let scales: Vec<f64> = scales.collect();
+        Spread::from_sums(&squares, &products, &scales, size)
+    }
+
+    /// The spread from sums over slices: of the squares of each probe's noise, of the products of
+    /// each pair of probes (0 and 1, 2 and 3, and so on), of each probe's product with the answer,
+    /// and of the answer's squares.
+    pub fn from_sums(
+        squares: &[SliceSums],
+        products: &[SliceSums],
+        scales: &[f64],
+        size: f64,
+    ) -> Spread {
+        let probes = squares.len() as f64;
+        let mean = |of: &dyn Fn(&SliceSums) -> f64| squares.iter().map(of).sum::<f64>() / probes;
+        let cosine = |of: &dyn Fn(&SliceSums) -> f64| {
+            let pairs = squares.chunks_exact(2).zip(products);
+            let cosines = pairs.map(|(pair, product)| {
+                let both = of(&pair[0]) * of(&pair[1]);
+                if both > 0.0 {
+                    of(product).powi(2) / both
+                } else {
+                    1.0
+                }
+            });
+            cosines.sum::<f64>() / products.len().max(1) as f64
+        };
+        let first = &squares[0];
+        let axes = first.axes.iter().enumerate().map(|(axis, sums)| {
+            let in_slice = first.elements as f64 / sums.len() as f64;
+            let sums = 0..sums.len();
+            let mean_squares: Vec<f64> = sums
+                .map(|slice| mean(&|sums| sums.axes[axis][slice]) / in_slice)
+                .collect();
+            let noisy = mean_squares.iter().enumerate();
+            let noisy = noisy.filter(|(_, square)| **square > 0.0);
+            let cosines: Vec<f64> = noisy
+                .map(|(slice, _)| cosine(&|sums| sums.axes[axis][slice]))
+                .collect();
+            let cosine = cosines.iter().sum::<f64>() / cosines.len().max(1) as f64;
+            AxisNoise {
+                freedom: freedom(cosine, products.len() * cosines.len().max(1)),
+                mean_squares,
+            }
+        });
+        let of_scales: f64 = scales.iter().map(|scale| (scale / size).powi(2)).sum();
+        Spread {
+            probes,
+            whole: Noise {
+                freedom: freedom(cosine(&|sums| sums.whole), products.len()),
+                mean_square: mean(&|sums| sums.whole) / first.elements.max(1) as f64,
+            },
+            scale: if size > 0.0 {
+                (of_scales / probes).sqrt()
+            } else {
+                0.0
+            },
+            axes: axes.collect(),
+        }
+    }
+
+    /// The spread from sums one after another, as devices give them. Each evaluation has those of its
+    /// squares (the whole, then the slices along each axis that [`is_sliced`]) and its product with
+    /// the answer; each second one has those of its products with the one before it. Last comes the
+    /// sum of the answer's squares.
+    ///
+    /// None if these are not as many as [`raw_sums_length`] says for any number of evaluations.
+    pub fn from_raw_sums(shape: &[usize], raw: &[f64]) -> Option<Spread> {
+        let empty = SliceSums::zero(shape);
+        let (&size, mut rest) = raw.split_last()?;
+        let (mut squares, mut products, mut scales) = (Vec::new(), Vec::new(), Vec::new());
+        while !rest.is_empty() {
+            squares.push(empty.filled_from(&mut rest)?);
+            scales.push(*rest.split_off_first()?);
+            if squares.len() % 2 == 0 {
+                products.push(empty.filled_from(&mut rest)?);
+            }
+        }
+        (!squares.is_empty()).then(|| Spread::from_sums(&squares, &products, &scales, size))
+    }
+
+    /// As a tensor among answers: `probes`, then the whole's degrees of freedom and mean square,
+    /// the scale, and for each sliced axis its degrees of freedom and all mean squares.
+    pub fn into_tensor(self) -> Tensor {
+        let whole = [
+            self.probes,
+            self.whole.freedom,
+            self.whole.mean_square,
+            self.scale,
+        ];
+        let mut values = whole.to_vec();
+        for axis in self.axes {
+            values.push(axis.freedom);
+            values.extend(axis.mean_squares);
+        }
+        Tensor::f64([values.len()], values)
+    }
+
+    /// The spread of an output of this shape, from such a tensor; none if it is no such tensor.
+    pub fn from_tensor(shape: &[usize], tensor: &Tensor) -> Option<Spread> {
+        let values = as_f64(tensor);
+        let (head, mut rest) = values.split_at_checked(4)?;
+        let elements = shape.iter().product();
+        let mut axes = Vec::new();
+        for &extent in shape.iter().filter(|extent| is_sliced(**extent, elements)) {
+            let (axis, others) = rest.split_at_checked(1 + extent)?;
+            axes.push(AxisNoise {
+                freedom: axis[0],
+                mean_squares: axis[1..].to_vec(),
+            });
+            rest = others;
+        }
+        rest.is_empty().then(|| Spread {
+            probes: head[0],
+            whole: Noise {
+                freedom: head[1],
+                mean_square: head[2],
+            },
+            scale: head[3],
+            axes,
+        })
+    }
+}
+
+/// The number of sums that [`Spread::from_raw_sums`] takes for an output of this shape.
+pub fn raw_sums_length(shape: &[usize], probes: usize) -> usize {
+    let sums = SliceSums::zero(shape);
+    let each = 1 + sums.axes.iter().map(Vec::len).sum::<usize>();
+    probes * (each + 1) + probes / 2 * each + 1
+}
+
+/// Puts spreads in the place of the sums that a device has given with its answers.
+pub fn finish(answers: &mut Tensors) {
+    let names: Vec<String> = answers
+        .keys()
+        .filter(|name| name.starts_with(RAW_SUMS))
+        .cloned()
+        .collect();
+    for name in names {
+        let output = &name[RAW_SUMS.len()..];
+        let shape = answers.get(output).map(|answer| answer.shape().to_vec());
+        let raw = answers.remove(&name);
+        let spread = shape.zip(raw);
+        let spread = spread.and_then(|(shape, raw)| Spread::from_raw_sums(&shape, &as_f64(&raw)));
+        if let Some(spread) = spread {
+            answers.insert(name_of(output), spread.into_tensor());
+        }
+    }
+}
+
+/// Degrees of freedom from the mean squared cosine of so many pairs of evaluations. Few pairs can
+/// be at right angles by chance: then there are said to be fewer degrees than they show.
+fn freedom(cosine: f64, pairs: usize) -> f64 {
+    (1.0 / (cosine + 1.0 / (48.0 * pairs.max(1) as f64))).max(1.0)
+}
+
+/// Judges an output by its answer and the answer's spread, both among `expected`. The error and the
+/// tolerance are those of the slice that is furthest out, relative to the slice's norm (or to that
+/// of its noise where the answer is zero there). An answer without a spread is not judged right.
+pub fn judge(name: &str, out: Option<&Tensor>, expected: &Tensors) -> TensorCheck {
+    let answer = &expected[name];
+    let spread = expected.get(&name_of(name));
+    let spread = spread.and_then(|spread| Spread::from_tensor(answer.shape(), spread));
+    let own = expected.get(&name_of_own_error(name));
+    let own = own.map_or(0.0, |own| as_f64(own).iter().copied().fold(0.0, f64::max));
+    let found = out
+        .filter(|out| out.shape() == answer.shape())
+        .zip(spread)
+        .and_then(|(out, spread)| worst(out, answer, &spread, OWN_MARGIN * own));
+    let Some(found) = found else {
+        return TensorCheck::not_judged(name, Metric::RelativeL2);
+    };
+    TensorCheck {
+        tensor: name.to_owned(),
+        ..found
+    }
+}
+
+/// The slice that is furthest out; none where an element is not finite and should be, or differs
+/// from one that is not.
+fn worst(out: &Tensor, answer: &Tensor, spread: &Spread, own: f64) -> Option<TensorCheck> {
+    let (out, exact) = (as_f64(out), as_f64(answer));
+    let (out, exact, shape) = (&out[..], &exact[..], answer.shape());
+    let is_alike = |(out, exact): (&f64, &f64)| match exact.is_finite() {
+        true => out.is_finite(),
+        false => out == exact || out.is_nan() && exact.is_nan(),
+    };
+    if !out.par_iter().zip(exact).all(is_alike) {
+        return None;
+    }
+    let finite = |at: usize, value: f64| if exact[at].is_finite() { value } else { 0.0 };
+    let errors = SliceSums::from_elements(shape, |at| finite(at, (out[at] - exact[at]).powi(2)));
+    let sizes = SliceSums::from_elements(shape, |at| finite(at, exact[at].powi(2)));
+    let along = |at: usize| finite(at, (out[at] - exact[at]) * exact[at]);
+    let along = SliceSums::from_elements(&[exact.len()], along).whole;
+
+    let mut all = vec![slice(
+        (errors.whole, sizes.whole, exact.len()),
+        spread.whole,
+        (spread.probes, 1),
+        own,
+    )];
+    for ((errors, sizes), noise) in errors.axes.iter().zip(&sizes.axes).zip(&spread.axes) {
+        let in_slice = exact.len() / errors.len().max(1);
+        let each = errors.iter().zip(sizes).zip(&noise.mean_squares);
+        all.extend(each.map(|((&error, &size), &mean_square)| {
+            let freedom = noise.freedom;
+            let noise = Noise {
+                freedom,
+                mean_square,
+            };
+            slice(
+                (error, size, in_slice),
+                noise,
+                (spread.probes, errors.len()),
+                own,
+            )
+        }));
+    }
+    if sizes.whole > 0.0 {
+        let own = OWN_MARGIN * own / (sizes.whole / exact.len() as f64).sqrt();
+        let noise = SCALE_MARGIN * spread.scale + 2.0 * UNIT_ROUNDOFF;
+        all.push(TensorCheck {
+            tensor: String::new(),
+            metric: Metric::CommonScale,
+            error: along.abs() / sizes.whole,
+            tolerance: noise.max(own),
+            spreads: Some(along.abs() / sizes.whole / (spread.scale + UNIT_ROUNDOFF / 4.0)),
+            notices: None,
+        });
+    }
+    let notices = all.first().map(|whole| whole.tolerance);
+    let furthest = all
+        .into_iter()
+        .max_by(|a, b| a.ratio().total_cmp(&b.ratio()));
+    furthest.map(|found| TensorCheck { notices, ..found })
+}
+
+/// The judgement of a slice by the sums of its squared errors and values, and its number of
+/// elements; it is one of so many slices.
+fn slice(
+    (error, size, elements): (f64, f64, usize),
+    noise: Noise,
+    (probes, slices): (f64, usize),
+    own: f64,
+) -> TensorCheck {
+    let noise_norm = (noise.mean_square * elements as f64).sqrt();
+    let own_norm = own * (elements as f64).sqrt();
+    let bound = f64::max(line(noise.freedom, probes, slices) * noise_norm, own_norm);
+    let scale = match size > 0.0 {
+        true => size.sqrt(),
+        false if noise_norm > 0.0 => noise_norm,
+        false => 1.0,
+    };
+    TensorCheck {
+        tensor: String::new(),
+        metric: Metric::RelativeL2,
+        error: error.sqrt() / scale,
+        tolerance: bound / scale,
+        spreads: (noise_norm > 0.0).then(|| error.sqrt() / noise_norm),
+        notices: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

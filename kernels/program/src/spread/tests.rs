@@ -1,0 +1,181 @@
+use super::*;
+use crate::inputs::{InputKey, Stream};
+
+const SHAPE: [usize; 3] = [4, 30, 16];
+
+fn stream(name: &str) -> Stream {
+    InputKey([3; 32]).stream(name)
+}
+
+/// Values, and evaluations whose elements are off independently by `deviation`.
+fn case(shape: &[usize], probes: usize, deviation: f64) -> (Vec<f64>, Vec<Vec<f64>>) {
+    let len = shape.iter().product();
+    let exact: Vec<f64> = stream("exact")
+        .normal(len, 1.0)
+        .iter()
+        .map(|&x| x.into())
+        .collect();
+    let probe = |at: usize| {
+        let noise = stream(&format!("probe {at}")).normal(len, 1.0);
+        let noisy = exact.iter().zip(noise);
+        noisy
+            .map(|(exact, noise)| exact + deviation * f64::from(noise))
+            .collect()
+    };
+    let probes = (0..probes).map(probe).collect();
+    (exact, probes)
+}
+
+fn answers(shape: &[usize], exact: &[f64], spread: Spread) -> Tensors {
+    [
+        ("x".to_owned(), Tensor::f64(shape, exact.to_vec())),
+        (name_of("x"), spread.into_tensor()),
+    ]
+    .into()
+}
+
+fn judged(expected: &Tensors, shape: &[usize], out: Vec<f64>) -> TensorCheck {
+    judge("x", Some(&Tensor::f64(shape, out)), expected)
+}
+
+#[test]
+fn noise_is_found_in_the_whole_and_in_slices() {
+    let (exact, probes) = case(&SHAPE, 4, 1e-3);
+    let spread = Spread::from_probes(&SHAPE, &exact, &probes);
+    let close = |square: f64, by: f64| (square / 1e-6 - 1.0).abs() < by;
+    assert!(close(spread.whole.mean_square, 0.1), "{spread:?}");
+    assert!(spread.whole.freedom > 40.0, "{spread:?}");
+    let extents: Vec<usize> = spread
+        .axes
+        .iter()
+        .map(|axis| axis.mean_squares.len())
+        .collect();
+    assert_eq!(extents, SHAPE);
+    for axis in &spread.axes {
+        assert!(
+            axis.mean_squares.iter().all(|&square| close(square, 0.6)),
+            "{axis:?}"
+        );
+    }
+    let tensor = spread.clone().into_tensor();
+    assert_eq!(Spread::from_tensor(&SHAPE, &tensor), Some(spread));
+    assert_eq!(Spread::from_tensor(&[4, 30], &tensor), None);
+}
+
+#[test]
+fn errors_that_elements_share_have_one_degree_of_freedom() {
+    let (exact, _) = case(&SHAPE, 0, 0.0);
+    let probe = |by: f64| exact.iter().map(|x| x * (1.0 + by)).collect::<Vec<f64>>();
+    let probes = [1e-6, -2e-6, 1.5e-6, 0.5e-6].map(probe);
+    let spread = Spread::from_probes(&SHAPE, &exact, &probes);
+    assert!(spread.whole.freedom < 1.1, "{spread:?}");
+    assert!((1e-6..2e-6).contains(&spread.scale), "{spread:?}");
+}
+
+/// A few percent of an honest error, all of an output's noise, and gross faults of single slices.
+#[test]
+fn a_fault_does_not_hide_in_other_slices() {
+    let (exact, probes) = case(&SHAPE, 5, 1e-6);
+    let (honest, probes) = (&probes[4], &probes[..4]);
+    let expected = answers(&SHAPE, &exact, Spread::from_probes(&SHAPE, &exact, probes));
+    let check = judged(&expected, &SHAPE, honest.clone());
+    assert!(check.passed() && check.spreads.unwrap() < 2.0, "{check:?}");
+    // An element of the first row, one channel of it, and all elements by a little.
+    let mut one = honest.clone();
+    one[5] += 1e-4;
+    assert!(!judged(&expected, &SHAPE, one).passed());
+    let mut channel = honest.clone();
+    channel
+        .iter_mut()
+        .skip(7)
+        .step_by(16)
+        .for_each(|x| *x += 4e-6);
+    assert!(!judged(&expected, &SHAPE, channel).passed());
+    let scaled = honest.iter().map(|x| x * (1.0 + 2e-6)).collect();
+    let check = judged(&expected, &SHAPE, scaled);
+    assert!(
+        !check.passed() && check.metric == Metric::CommonScale,
+        "{check:?}"
+    );
+}
+
+#[test]
+fn a_reference_that_is_itself_less_exact_widens_the_line() {
+    let (exact, probes) = case(&SHAPE, 4, 1e-6);
+    let mut expected = answers(&SHAPE, &exact, Spread::from_probes(&SHAPE, &exact, &probes));
+    let out: Vec<f64> = exact
+        .iter()
+        .zip(&probes[0])
+        .map(|(x, y)| x + 10.0 * (y - x))
+        .collect();
+    assert!(!judged(&expected, &SHAPE, out.clone()).passed());
+    expected.insert(name_of_own_error("x"), Tensor::f64([], vec![5e-6]));
+    assert!(judged(&expected, &SHAPE, out).passed());
+}
+
+#[test]
+fn values_that_are_not_finite_agree_or_are_wrong() {
+    let exact = vec![1.0, f64::INFINITY, f64::NAN, -2.0];
+    let noisy = |by: f64| exact.iter().map(|x| x * (1.0 + by)).collect::<Vec<f64>>();
+    let probes = [noisy(1e-7), noisy(-1e-7)];
+    let finite = |values: &[f64]| {
+        values
+            .iter()
+            .map(|x| if x.is_finite() { *x } else { 0.0 })
+            .collect()
+    };
+    let probes: Vec<Vec<f64>> = probes.iter().map(|probe| finite(probe)).collect();
+    let spread = Spread::from_probes(&[4], &finite(&exact), &probes);
+    let expected = answers(&[4], &exact, spread);
+    assert!(judged(&expected, &[4], exact.clone()).passed());
+    for (at, wrong) in [
+        (0, f64::NAN),
+        (1, 1e30),
+        (1, f64::NEG_INFINITY),
+        (2, 0.0),
+        (3, f64::INFINITY),
+    ] {
+        let mut out = exact.clone();
+        out[at] = wrong;
+        assert!(!judged(&expected, &[4], out).passed(), "{at} {wrong}");
+    }
+    assert!(!judge("x", None, &expected).passed());
+    let misshapen = Tensor::f64([2, 2], exact);
+    assert!(!judge("x", Some(&misshapen), &expected).passed());
+}
+
+#[test]
+fn sums_of_devices_give_the_spread_of_the_host() {
+    let (exact, probes) = case(&SHAPE, 4, 1e-3);
+    let difference = |probe: usize, at: usize| probes[probe][at] - exact[at];
+    let mut raw = vec![];
+    let push = |raw: &mut Vec<f64>, number: &(dyn Fn(usize) -> f64 + Sync)| {
+        let sums = SliceSums::from_elements(&SHAPE, number);
+        raw.push(sums.whole);
+        sums.axes.into_iter().for_each(|sums| raw.extend(sums));
+    };
+    for probe in 0..4 {
+        push(&mut raw, &|at| difference(probe, at).powi(2));
+        raw.push(
+            (0..exact.len())
+                .map(|at| difference(probe, at) * exact[at])
+                .sum(),
+        );
+        if probe % 2 == 1 {
+            push(&mut raw, &|at| {
+                difference(probe - 1, at) * difference(probe, at)
+            });
+        }
+    }
+    raw.push(exact.iter().map(|x| x * x).sum());
+    assert_eq!(raw.len(), raw_sums_length(&SHAPE, 4));
+    let found = Spread::from_raw_sums(&SHAPE, &raw).unwrap();
+    let expected = Spread::from_probes(&SHAPE, &exact, &probes);
+    let close = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-9;
+    assert!(close(found.whole.mean_square, expected.whole.mean_square));
+    assert!(close(found.scale, expected.scale));
+    for (found, expected) in found.axes.iter().zip(&expected.axes) {
+        assert!(close(found.freedom, expected.freedom));
+    }
+    assert_eq!(Spread::from_raw_sums(&SHAPE, &raw[1..]), None);
+}
