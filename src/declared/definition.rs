@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use sweeper_program::check::{Check, Metric, TensorCheck, as_f64, compare};
 use sweeper_program::inputs::InputKey;
+use sweeper_program::spread;
 use sweeper_program::workload::{AnswerSource, ParameterInfo, TensorSpec, Work};
 use sweeper_program::{
     Dtype, Element, Foreign, Phase, Runner, Tensor, Tensors, Value, with_element_type,
@@ -15,9 +16,7 @@ use super::fill::Filler;
 use super::program::ProblemTensors;
 use super::python::declaration::ArrayLibrary;
 use super::python::{Function, real_type};
-use super::reference::{
-    Elementwise, derived_tolerance, given, reference_scope, spread_tolerance, strides,
-};
+use super::reference::{Elementwise, derived_tolerance, given, reference_scope, strides};
 use super::scope::{compile, compile_all, fill_scope, operands, problem_scope, real, reals, size};
 use super::template::Template;
 use crate::expression::{Expression, Operand, Precision};
@@ -404,15 +403,15 @@ impl Definition {
         let judged = sizes.outputs.iter().filter_map(|spec| {
             let expected = answers.get(&spec.name)?;
             let out = outputs.get(&spec.name);
-            let held = |name: String| Some(answers.get(&name)?.as_f64()?.to_vec());
+            if self.declaration.tolerance == Tolerance::Derived
+                && answers.contains_key(&spread::name_of(&spec.name))
+            {
+                return Some(by_spread(spec, out, answers));
+            }
             let derived = |exact: &[f64]| {
-                if let Some(statistics) = held(spread_of(&spec.name)) {
-                    let own = held(own_error_of(&spec.name));
-                    let own = own.and_then(|own| own.first().copied()).unwrap_or(0.0);
-                    return Some(spread_tolerance(&statistics, own, exact));
-                }
                 let by_expression = self.evaluate(sizes, spec, inputs, Precision::F32);
-                let in_f32 = by_expression.or_else(|| held(in_f32(&spec.name)))?;
+                let by_function = || Some(answers.get(&in_f32(&spec.name))?.as_f64()?.to_vec());
+                let in_f32 = by_expression.or_else(by_function)?;
                 Some(derived_tolerance(spec.dtype, exact, &in_f32))
             };
             Some(self.compare(spec, derived, out, expected))
@@ -486,15 +485,22 @@ pub fn in_f32(output: &str) -> String {
     format!("{output} in f32")
 }
 
-/// The name under which answers have statistics of what rounding does to an output.
-pub(super) fn spread_of(output: &str) -> String {
-    format!("spread of {output}")
-}
-
-/// The name under which answers have how far a reference is from its answer where it is evaluated
-/// in the judged type: the root of the mean square.
-fn own_error_of(output: &str) -> String {
-    format!("own error of {output}")
+/// Judges an output by what rounding does to it. Where its type can't hold a right value it has what
+/// the type makes of it.
+fn by_spread(spec: &TensorSpec, out: Option<&Tensor>, answers: &Tensors) -> TensorCheck {
+    let Some((out, zeroed)) = finite(spec.dtype, out, &answers[&spec.name]) else {
+        return spread::judge(&spec.name, out, answers);
+    };
+    let beside = [
+        spread::name_of(&spec.name),
+        spread::name_of_own_error(&spec.name),
+    ];
+    let beside = beside.into_iter().filter_map(|name| {
+        let tensor = answers.get(&name)?.clone();
+        Some((name, tensor))
+    });
+    let answers = beside.chain([(spec.name.clone(), zeroed)]).collect();
+    spread::judge(&spec.name, out.as_ref(), &answers)
 }
 
 /// Where the right answer is infinite or NaN in `dtype`, or where `dtype` can't hold it: both

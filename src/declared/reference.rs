@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
-use statrs::distribution::{ChiSquared, ContinuousCDF as _};
 use sweeper_program::check::as_f64;
 use sweeper_program::workload::{ParameterInfo, TensorSpec};
 use sweeper_program::{Dtype, Element, Tensor, Tensors, with_element_type};
@@ -152,27 +151,6 @@ pub(super) fn derived_tolerance(dtype: Dtype, exact: &[f64], in_f32: &[f64]) -> 
         scale => f64::sqrt(error / scale),
     };
     4.0 * f64::max(relative, dtype.unit_roundoff())
-}
-
-/// Honest programs fail no check more often than so.
-const CHANCE: f64 = 1e-9;
-
-/// The tolerance of the relative L2 norm of an output by what rounding does to its elements: twice
-/// that, and more where few degrees of freedom show, so that chance alone does not exceed it; or
-/// three times the error of the reference itself. `statistics` are those of `child/spread.py`.
-pub(super) fn spread_tolerance(statistics: &[f64], own: f64, exact: &[f64]) -> f64 {
-    let [_, nu, ms, ..] = *statistics else {
-        return 0.0;
-    };
-    let nu = nu.clamp(1.0, 1e6);
-    let most = ChiSquared::new(nu).map_or(0.0, |held| held.inverse_cdf(1.0 - CHANCE));
-    let line = 2.0 * f64::sqrt(most / nu);
-    let finite = exact.iter().filter(|value| value.is_finite());
-    let (count, norm) = finite.fold((0.0, 0.0), |(count, norm), value| {
-        (count + 1.0, norm + value * value)
-    });
-    let norm = if norm > 0.0 { f64::sqrt(norm) } else { 1.0 };
-    f64::max(line * f64::sqrt(ms), 3.0 * own) * f64::sqrt(count) / norm
 }
 
 /// The tensors of `specs` among `tensors`, in the order of `specs`.

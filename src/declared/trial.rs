@@ -2,11 +2,12 @@
 //! others: zeros, and what lies in the outputs' memory before a run.
 
 use sweeper_program::check::{Trial, as_f64};
+use sweeper_program::spread;
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Data, Tensor, Tensors};
 
 use super::declaration::{Initial, OutputDeclaration};
-use super::definition::{held, spread_of};
+use super::definition::held;
 
 /// The byte of memory that was poisoned.
 const POISON: u8 = 0xFF;
@@ -74,7 +75,7 @@ fn is_zero(spec: &TensorSpec, expected: Option<&Tensors>) -> bool {
 
 /// Whether an output is judged by what rounding does to it.
 fn has_spread(spec: &TensorSpec, expected: Option<&Tensors>) -> bool {
-    expected.is_some_and(|expected| expected.contains_key(&spread_of(&spec.name)))
+    expected.is_some_and(|expected| expected.contains_key(&spread::name_of(&spec.name)))
 }
 
 /// A tensor all of whose bytes are equal.

@@ -83,11 +83,13 @@ pub enum Flag {
     Varying,
     /// Rounding moves an output by as much as its right value: zeros would pass, too.
     BelowRounding,
+    /// The reference has operations of which the model of rounding knows nothing.
+    UnmodelledRounding,
 }
 
 impl Flag {
     /// All flags.
-    pub const ALL: [Flag; 13] = [
+    pub const ALL: [Flag; 14] = [
         Flag::Unsteady,
         Flag::WideInterval,
         Flag::CoarseClock,
@@ -101,6 +103,7 @@ impl Flag {
         Flag::UnlistedSource,
         Flag::Varying,
         Flag::BelowRounding,
+        Flag::UnmodelledRounding,
     ];
 
     /// The word of rows.
@@ -119,6 +122,7 @@ impl Flag {
             Flag::UnlistedSource => "unlisted_source",
             Flag::Varying => "varying",
             Flag::BelowRounding => "below_rounding",
+            Flag::UnmodelledRounding => "unmodelled_rounding",
         }
     }
 }

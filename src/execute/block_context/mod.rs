@@ -398,6 +398,10 @@ impl<'a> BlockContext<'a> {
         if tensors.any(|one| one.metric == Metric::RelativeL2 && one.tolerance >= 1.0) {
             measurement.flags.push(Flag::BelowRounding);
         }
+        let mut expected = self.instance.expected.iter();
+        if expected.any(|held| held.contains_key(foreign_oracle::UNMODELLED)) {
+            measurement.flags.push(Flag::UnmodelledRounding);
+        }
         measurement.check = check;
         match complaint {
             None => Ok(()),

@@ -582,7 +582,10 @@ fn variables_of_cpu(threads: usize, gpu: Option<&str>) -> Vec<(String, String)> 
     let segments = ("PYTORCH_CUDA_ALLOC_CONF".to_owned(), segments);
     // JAX would start every kind of device that it has a plug-in for.
     let platforms = ("JAX_PLATFORMS".to_owned(), "cpu".to_owned());
-    threads.into_iter().chain([visible, segments, platforms]).collect()
+    threads
+        .into_iter()
+        .chain([visible, segments, platforms])
+        .collect()
 }
 
 /// Variables of an interpreter whose functions run on a GPU.
