@@ -70,7 +70,7 @@ pub(super) fn answer(
         .chain_update(&function.request)
         .chain_update(interpreter);
     if is_torch(&request) {
-        python::REFERENCE_TEXTS
+        python::reference::TEXTS
             .iter()
             .for_each(|text| id.update(text));
         id.update(GPU.get().map_or("", |gpu| &gpu.name));

@@ -27,6 +27,7 @@ mod caches;
 mod process;
 pub mod identity;
 mod page;
+pub mod reference;
 mod shared_file;
 
 use page::Page;
@@ -35,17 +36,6 @@ use shared_file::SharedFile;
 
 /// The kernel that reads a GPU's cache clean.
 const READ_PTX: &str = include_str!("../../cuda/read.ptx");
-
-/// How long an interpreter may take to start and to import a library.
-const LOADING_LIMIT: Duration = Duration::from_secs(120);
-
-/// The text by which references of PyTorch are evaluated: answers depend on it.
-pub const REFERENCE_TEXTS: [&str; 4] = [
-    include_str!("child/reference.py"),
-    include_str!("child/rounding.py"),
-    include_str!("child/rounding_sums.py"),
-    include_str!("child/spread.py"),
-];
 
 /// Where functions run, and how their time is taken.
 #[derive(Clone, Debug)]
@@ -219,7 +209,8 @@ impl Python {
         request["do"] = json!("open");
         request["cache"] = json!(self.cache.word());
         let mut child = Child::start(exe, &variables).map_err(failed)?;
-        child.ask(&request, self.limit).map_err(failed)?;
+        let limit = self.limit.max(reference::LOADING_LIMIT);
+        child.ask(&request, limit).map_err(failed)?;
         self.interpreter = Some(Interpreter {
             child,
             exe: exe.to_owned(),
@@ -296,43 +287,6 @@ impl Python {
             status: Status::Error,
             reason: format!("no judgement: {answer}"),
         })
-    }
-
-    /// Starts the interpreter of a function, if need be, and imports the library of its arrays,
-    /// which is no part of the time that a call may take.
-    ///
-    /// # Errors
-    /// An interpreter or a library that is not there.
-    pub fn load(&mut self, function: &Foreign) -> Result<(), DeviceError> {
-        let request: Value = serde_json::from_str(&function.request)
-            .map_err(|error| DeviceError::Launch(error.to_string()))?;
-        self.open(&interpreter_of(&request))?;
-        let request = json!({ "do": "load", "arrays": request["arrays"] });
-        self.ask_within(&request, self.limit.max(LOADING_LIMIT))
-            .map(drop)
-    }
-
-    /// The right outputs of a reference of PyTorch, for inputs of the types that the problem has.
-    /// Beside them there are tensors called `spread of NAME`, what rounding does to an output, and
-    /// `own error of NAME`, as `child/reference.py` has them.
-    ///
-    /// # Errors
-    /// A function that fails, takes too long, or returns other tensors than the problem has.
-    pub fn reference(
-        &mut self,
-        function: &Foreign,
-        inputs: &Tensors,
-    ) -> Result<Tensors, DeviceError> {
-        self.load(function)?;
-        let mut request: Value = serde_json::from_str(&function.request)
-            .map_err(|error| DeviceError::Launch(error.to_string()))?;
-        let given = SharedFile::of_tensors("sweeper-inputs", inputs).map_err(of_system)?;
-        let answer = SharedFile::new("sweeper-answer").map_err(of_system)?;
-        request["do"] = json!("answer");
-        request["file"] = json!(given.path());
-        request["results"] = json!(answer.path());
-        self.ask(&request)?;
-        answer.tensors().map_err(of_system)
     }
 
     /// Calls a function that makes a problem's inputs.
