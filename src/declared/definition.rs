@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use sweeper_program::check::{Check, Metric, TensorCheck, as_f64, compare};
 use sweeper_program::inputs::InputKey;
+use sweeper_program::spread;
 use sweeper_program::workload::{AnswerSource, ParameterInfo, TensorSpec, Work};
 use sweeper_program::{
     Dtype, Element, Foreign, Phase, Runner, Tensor, Tensors, Value, with_element_type,
@@ -13,6 +14,7 @@ use super::check::{ExpectedFile, FileReference, Reference, Tolerance};
 use super::declaration::{Initial, ProblemDeclaration, TensorDeclaration};
 use super::fill::Filler;
 use super::program::ProblemTensors;
+use super::python::declaration::ArrayLibrary;
 use super::python::{Function, real_type};
 use super::reference::{Elementwise, derived_tolerance, given, reference_scope, strides};
 use super::scope::{compile, compile_all, fill_scope, operands, problem_scope, real, reals, size};
@@ -229,11 +231,14 @@ impl Definition {
         answers.collect()
     }
 
-    /// The call of the reference in Python, if there is one: with real numbers of
-    /// type f64, or of f32 where the tolerance is derived.
+    /// The call of the reference in Python, if there is one: with real numbers of type f64, or of
+    /// f32 where the tolerance follows from the difference of both. For one of PyTorch it follows
+    /// from what rounding does to the operations of the first.
     pub(super) fn foreign_oracle(&self, sizes: &Sizes, dtype: Dtype) -> Option<Foreign> {
         let function = self.function.as_ref()?;
-        if dtype == Dtype::F32 && self.declaration.tolerance != Tolerance::Derived {
+        let is_derived = self.declaration.tolerance == Tolerance::Derived;
+        let is_torch = function.declaration.arrays == ArrayLibrary::Torch;
+        if dtype == Dtype::F32 && (!is_derived || is_torch) {
             return None;
         }
         let typed = |specs: &[TensorSpec]| -> Vec<TensorSpec> {
@@ -249,13 +254,17 @@ impl Definition {
         };
         let (inputs, outputs) = (typed(&sizes.inputs), typed(&sizes.outputs));
         let mut call = foreign("the reference", function, sizes, (&inputs, &outputs))?;
+        let judged = real_type(sizes.outputs.iter().chain(&sizes.inputs));
+        let mut request: serde_json::Value = serde_json::from_str(&call.request).ok()?;
         if function.declaration.model.is_some() {
             // Weights are rounded as those of the measured models are.
-            let weights = real_type(sizes.outputs.iter().chain(&sizes.inputs));
-            let mut request: serde_json::Value = serde_json::from_str(&call.request).ok()?;
-            request["model"]["weights"] = weights.map(Dtype::name).into();
-            call.request = request.to_string();
+            request["model"]["weights"] = judged.map(Dtype::name).into();
         }
+        if is_torch {
+            request["judged"] = judged.map_or(Dtype::F64.name(), Dtype::name).into();
+            request["with_spread"] = is_derived.into();
+        }
+        call.request = request.to_string();
         Some(call)
     }
 
@@ -394,12 +403,18 @@ impl Definition {
         let judged = sizes.outputs.iter().filter_map(|spec| {
             let expected = answers.get(&spec.name)?;
             let out = outputs.get(&spec.name);
-            let in_f32 = || {
-                let by_function = || Some(answers.get(&in_f32(&spec.name))?.as_f64()?.to_vec());
+            if self.declaration.tolerance == Tolerance::Derived
+                && answers.contains_key(&spread::name_of(&spec.name))
+            {
+                return Some(by_spread(spec, out, answers));
+            }
+            let derived = |exact: &[f64]| {
                 let by_expression = self.evaluate(sizes, spec, inputs, Precision::F32);
-                by_expression.or_else(by_function)
+                let by_function = || Some(answers.get(&in_f32(&spec.name))?.as_f64()?.to_vec());
+                let in_f32 = by_expression.or_else(by_function)?;
+                Some(derived_tolerance(spec.dtype, exact, &in_f32))
             };
-            Some(self.compare(spec, in_f32, out, expected))
+            Some(self.compare(spec, derived, out, expected))
         });
         Check {
             tensors: judged.collect(),
@@ -409,7 +424,7 @@ impl Definition {
     fn compare(
         &self,
         spec: &TensorSpec,
-        in_f32: impl FnOnce() -> Option<Vec<f64>>,
+        derived: impl FnOnce(&[f64]) -> Option<f64>,
         out: Option<&Tensor>,
         expected: &Tensor,
     ) -> TensorCheck {
@@ -421,9 +436,7 @@ impl Definition {
         let exact = expected.as_f64().unwrap_or_default();
         let stated = match &self.declaration.tolerance {
             Tolerance::L2(tolerances) => tolerances.get(&spec.name).copied(),
-            Tolerance::Derived if spec.dtype.is_real() => {
-                in_f32().map(|in_f32| derived_tolerance(spec.dtype, exact, &in_f32))
-            }
+            Tolerance::Derived if spec.dtype.is_real() => derived(exact),
             Tolerance::Derived | Tolerance::Exact => None,
         };
         if let Some(tolerance) = stated {
@@ -470,6 +483,24 @@ pub(super) fn held(dtype: Dtype, value: f64) -> f64 {
 /// The name under which answers have what the reference computes in f32, for a derived tolerance.
 pub fn in_f32(output: &str) -> String {
     format!("{output} in f32")
+}
+
+/// Judges an output by what rounding does to it. Where its type can't hold a right value it has what
+/// the type makes of it.
+fn by_spread(spec: &TensorSpec, out: Option<&Tensor>, answers: &Tensors) -> TensorCheck {
+    let Some((out, zeroed)) = finite(spec.dtype, out, &answers[&spec.name]) else {
+        return spread::judge(&spec.name, out, answers);
+    };
+    let beside = [
+        spread::name_of(&spec.name),
+        spread::name_of_own_error(&spec.name),
+    ];
+    let beside = beside.into_iter().filter_map(|name| {
+        let tensor = answers.get(&name)?.clone();
+        Some((name, tensor))
+    });
+    let answers = beside.chain([(spec.name.clone(), zeroed)]).collect();
+    spread::judge(&spec.name, out.as_ref(), &answers)
 }
 
 /// Where the right answer is infinite or NaN in `dtype`, or where `dtype` can't hold it: both

@@ -12,6 +12,7 @@ use std::thread;
 use super::answers::Answers;
 use super::block::{self, Listener};
 use super::block_inputs::BlockInputs;
+use super::foreign_oracle;
 use super::fresh;
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
 use crate::declared::Declared;
@@ -236,6 +237,7 @@ pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
         DeviceKind::Cuda => {
             let device = Cuda::open(request.ordinal, request.cache)?;
             let unit = device.identity().unit.clone();
+            foreign_oracle::use_gpu(device.identity());
             (Box::new(device), Place::Cuda { unit })
         }
     };

@@ -83,11 +83,17 @@ pub enum Flag {
     Outraced,
     /// A function in Python loaded files of the user that are no part of the run's identity.
     UnlistedSource,
+    /// A function in Python whose outputs differ from call to call, all within the tolerance.
+    Varying,
+    /// Rounding moves an output by as much as its right value: zeros would pass, too.
+    BelowRounding,
+    /// The reference has operations of which the model of rounding knows nothing.
+    UnmodelledRounding,
 }
 
 impl Flag {
     /// All flags.
-    pub const ALL: [Flag; 13] = [
+    pub const ALL: [Flag; 16] = [
         Flag::Unsteady,
         Flag::WideInterval,
         Flag::CoarseClock,
@@ -101,6 +107,9 @@ impl Flag {
         Flag::Spills,
         Flag::Outraced,
         Flag::UnlistedSource,
+        Flag::Varying,
+        Flag::BelowRounding,
+        Flag::UnmodelledRounding,
     ];
 
     /// The word of rows.
@@ -119,6 +128,9 @@ impl Flag {
             Flag::Spills => "spills",
             Flag::Outraced => "outraced",
             Flag::UnlistedSource => "unlisted_source",
+            Flag::Varying => "varying",
+            Flag::BelowRounding => "below_rounding",
+            Flag::UnmodelledRounding => "unmodelled_rounding",
         }
     }
 }

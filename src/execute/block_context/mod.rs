@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
+use sweeper_program::check::Metric;
 use sweeper_program::workload::{AnswerSource, TensorSpec};
 use sweeper_program::{CanonicalShape, Phase, Problem, Program, Runner, Tensors};
 
@@ -19,9 +20,10 @@ use crate::execute::auto_point;
 use crate::execute::block::Listener;
 use crate::execute::block_inputs::{BlockInputs, SmallerProblem, covering_phase};
 use crate::execute::device_oracle::{Answered, DeviceOracle};
+use crate::execute::foreign_oracle;
 use crate::execute::judge::Judge;
 use crate::execute::peer;
-use crate::execute::protocol::{Block, BlockPoint};
+use crate::execute::protocol::{Block, BlockPoint, Stage};
 use crate::execute::refused::{check_mode, failed, refused, scripted, wrong};
 use crate::execute::sampling::Sampler;
 use crate::execute::tensors;
@@ -68,6 +70,8 @@ pub struct VerifiedPoint<'a> {
     changed_inputs: Vec<String>,
     /// It is a function in Python, which might keep its results.
     is_audited: bool,
+    /// It is a function in Python: kernels of libraries that it calls may sum in an order of chance.
+    is_function: bool,
     /// Two runs give equal bits.
     is_deterministic: bool,
     /// It writes given tensors: an iteration of a loop begins with what the one before left.
@@ -140,6 +144,14 @@ impl<'a> BlockContext<'a> {
                 whole.expected = Some(found);
                 whole.peer = Some(peer);
             }
+            if whole.expected.is_none()
+                && foreign_oracle::waits_for_device(whole.problem.as_ref())
+                && let Some(first) = block.points.first()
+            {
+                listener.working(first.number, Stage::Reference);
+                let found = foreign_oracle::answer(block, &whole, answers);
+                whole.expected = found.transpose()?;
+            }
             judge = Judge::of(block, whole.problem.as_ref());
             trial::check(block, &whole, judge.as_ref(), covering_phase(block))?;
         }
@@ -183,10 +195,8 @@ impl<'a> BlockContext<'a> {
         }
         let outputs = one.read_last(&self.instance, device)?;
         note_choices(&mut one.measurement, one.prepared, device);
-        if let Some(outputs) = outputs.filter(|_| !one.is_deterministic) {
-            one.complaint = self.verdict(one.point, &outputs)?.complaint;
-            // Another run would have another.
-            one.measurement.output_digest = None;
+        if let Some(outputs) = outputs.filter(|_| one.varies()) {
+            one.take_last(self.verdict(one.point, &outputs)?);
         }
         if one.is_audited && one.complaint.is_none() && device.computes() {
             one.complaint = self.audit.complaint(
@@ -263,6 +273,7 @@ impl<'a> BlockContext<'a> {
             is_users,
             changed_inputs: Vec::new(),
             is_audited: runner == Some(Runner::Python),
+            is_function: runner == Some(Runner::Python),
             is_deterministic,
             carries_state,
             complaint: None,
@@ -383,6 +394,14 @@ impl<'a> BlockContext<'a> {
             None => verdict,
         };
         measurement.checked = checked;
+        let mut tensors = check.iter().flat_map(|check| &check.tensors);
+        if tensors.any(|one| one.metric == Metric::RelativeL2 && one.tolerance >= 1.0) {
+            measurement.flags.push(Flag::BelowRounding);
+        }
+        let mut expected = self.instance.expected.iter();
+        if expected.any(|held| held.contains_key(foreign_oracle::UNMODELLED)) {
+            measurement.flags.push(Flag::UnmodelledRounding);
+        }
         measurement.check = check;
         match complaint {
             None => Ok(()),
@@ -452,6 +471,27 @@ impl VerifiedPoint<'_> {
             return Some("the outputs changed while it was timed".to_owned());
         }
         overwritten(&self.changed_inputs).or_else(|| self.complaint.clone())
+    }
+
+    /// Whether the outputs of the last sample are to be judged: they are not those of the first.
+    fn varies(&self) -> bool {
+        let has_changed = self.measurement.output_digest != self.last_digest;
+        !self.is_deterministic || self.is_function && has_changed
+    }
+
+    /// Takes the verdict on the outputs of the last sample. Where nobody knows what is right, a
+    /// change is a fault of its own.
+    fn take_last(&mut self, verdict: Verdict) {
+        if self.is_deterministic && verdict.checked == Checked::None {
+            return;
+        }
+        if self.is_deterministic {
+            self.measurement.flags.push(Flag::Varying);
+            self.is_deterministic = false;
+        }
+        self.complaint = verdict.complaint;
+        // Another run would have another.
+        (self.measurement.output_digest, self.last_digest) = (None, None);
     }
 
     /// Keeps the digest of the outputs of the last sample, which has just run; yields them where

@@ -222,3 +222,101 @@ fn another_version_of_a_package_computes_the_answer_again() {
         assert_eq!(counted.lines().count(), calls, "{told}");
     }
 }
+
+const OF_TORCH: &str = "\
+import torch
+import torch.nn.functional as F
+
+CALLS = [0]
+
+def norm(x):
+    return F.layer_norm(x, (x.shape[1],))
+
+def off(x):
+    return norm(x) * (1 + 1e-5)
+
+def varying(x):
+    CALLS[0] += 1
+    return norm(x) * (1 + 1.2e-7 * (CALLS[0] % 2))
+
+def overwriting(x):
+    return norm(x.add_(1))
+
+def nothing(x):
+    return (x - x.mean(1, keepdim=True)).sum(1, keepdim=True).expand(x.shape).contiguous()
+";
+
+/// Status, reason and flags of each backend's row, where `reference` is the reference.
+fn by_torch(reference: &str, backends: &[&str]) -> Vec<[String; 3]> {
+    let mut text = format!(
+        "schema = 1
+[python]
+exe = \"${{SWEEPER_PYTHON:-python3}}\"
+[workload.norm]
+params = {{ n = {{ int = [1, 1000000] }} }}
+inputs.x = {{ dtype = \"f32\", shape = [\"n\", 100] }}
+outputs.y = {{ dtype = \"f32\", shape = [\"n\", 100] }}
+check = {{ reference = {{ python = \"f.py\", entry = \"{reference}\" }} }}
+[case.norm]
+workload = \"norm\"
+grid = {{ n = [50] }}
+[device]
+use = \"cpu\"
+[measure]
+repeats = 4
+"
+    );
+    for name in backends {
+        text += &format!(
+            "[backend.{name}]\nworkload = \"norm\"\npython = \"f.py\"\nentry = \"{name}\"\n\
+             args = [\"x\"]\nreturns = [\"y\"]\n"
+        );
+    }
+    let place = Place::new(&text);
+    fs::write(place.path("f.py"), OF_TORCH).unwrap();
+    place.sweeper(&["run", "m.toml"]);
+    let rows = rows(&place);
+    let of = |name: &&str| {
+        let row = &rows[&format!("{name} forward")];
+        ["status", "reason", "flags"].map(|column| row[column].clone())
+    };
+    backends.iter().map(of).collect()
+}
+
+#[test]
+fn a_reference_of_pytorch_says_what_rounding_does() {
+    if !has_package("torch", "torch") {
+        return;
+    }
+    let found = by_torch("norm", &["norm", "off", "varying"]);
+    let [right, off, varying] = found.try_into().unwrap();
+    assert_eq!(right[0], "ok", "{right:?}");
+    assert!(!right[2].contains("varying"), "{right:?}");
+    assert_eq!(off[0], "wrong", "{off:?}");
+    assert!(off[1].contains("`y` is off by 1.0"), "{off:?}");
+    assert_eq!(varying[0], "ok", "{varying:?}");
+    assert!(varying[2].contains("varying"), "{varying:?}");
+}
+
+#[test]
+fn a_right_value_below_rounding_is_no_error_of_the_check() {
+    if !has_package("torch", "torch") {
+        return;
+    }
+    let [right, far] = by_torch("nothing", &["nothing", "norm"])
+        .try_into()
+        .unwrap();
+    assert_eq!(right[0], "ok", "{right:?}");
+    assert!(right[2].contains("below_rounding"), "{right:?}");
+    assert_eq!(far[0], "wrong", "{far:?}");
+}
+
+#[test]
+fn a_reference_of_pytorch_that_overwrites_an_input_is_refused() {
+    if !has_package("torch", "torch") {
+        return;
+    }
+    let [row] = by_torch("overwriting", &["norm"]).try_into().unwrap();
+    assert_eq!(row[0], "error", "{row:?}");
+    assert!(row[1].contains("it overwrote the input `x`"), "{row:?}");
+}

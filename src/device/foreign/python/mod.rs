@@ -27,6 +27,7 @@ mod caches;
 mod process;
 pub mod identity;
 mod page;
+pub mod reference;
 mod shared_file;
 
 use page::Page;
@@ -45,6 +46,8 @@ pub enum Place {
         processors: Vec<usize>,
         /// Bytes that each thread writes to flush its caches.
         flush_bytes: usize,
+        /// The GPU that references run on where it has room, as `CUDA_VISIBLE_DEVICES` names it.
+        gpu: Option<String>,
     },
     /// On a GPU.
     Cuda {
@@ -61,6 +64,7 @@ impl Place {
         Place::Cpu {
             processors: processors.collect(),
             flush_bytes: Flush::of_host(cache).map_or(0, |flush| flush.bytes()),
+            gpu: None,
         }
     }
 }
@@ -151,6 +155,11 @@ impl Python {
         }
     }
 
+    /// Lets each request from now on take so long.
+    pub fn set_limit(&mut self, limit: Duration) {
+        self.limit = limit;
+    }
+
     /// An interpreter that was told where functions run.
     fn open(&mut self, exe: &str) -> Result<(), DeviceError> {
         if self
@@ -166,14 +175,22 @@ impl Python {
             Place::Cpu {
                 processors,
                 flush_bytes,
+                gpu,
             } => {
+                let memory_bytes = crate::device::memory::available_bytes() / 10 * 9;
                 let request = json!({
                     "device": "cpu",
                     "processors": processors,
                     "flush_bytes": flush_bytes,
-                    "memory_bytes": crate::device::memory::available_bytes() / 10 * 9,
+                    // A GPU's driver reserves addresses for far more than there is.
+                    "memory_bytes": gpu.is_none().then_some(memory_bytes),
+                    "gpu": gpu.is_some(),
                 });
-                (request, variables_of_cpu(processors.len()), None)
+                (
+                    request,
+                    variables_of_cpu(processors.len(), gpu.as_deref()),
+                    None,
+                )
             }
             Place::Cuda { unit } => {
                 let page = Page::new().map_err(of_system)?;
@@ -192,7 +209,8 @@ impl Python {
         request["do"] = json!("open");
         request["cache"] = json!(self.cache.word());
         let mut child = Child::start(exe, &variables).map_err(failed)?;
-        child.ask(&request, self.limit).map_err(failed)?;
+        let limit = self.limit.max(reference::LOADING_LIMIT);
+        child.ask(&request, limit).map_err(failed)?;
         self.interpreter = Some(Interpreter {
             child,
             exe: exe.to_owned(),
@@ -204,13 +222,17 @@ impl Python {
 
     /// Asks the open interpreter.
     fn ask(&mut self, request: &Value) -> Result<Value, DeviceError> {
+        self.ask_within(request, self.limit)
+    }
+
+    fn ask_within(&mut self, request: &Value, limit: Duration) -> Result<Value, DeviceError> {
         let Some(interpreter) = &mut self.interpreter else {
             return Err(DeviceError::Foreign {
                 status: Status::Error,
                 reason: "there is no interpreter".to_owned(),
             });
         };
-        let answer = interpreter.child.ask(request, self.limit);
+        let answer = interpreter.child.ask(request, limit);
         if answer.as_ref().is_err_and(|failure| failure.is_lost) {
             self.interpreter = None;
         }
@@ -504,13 +526,20 @@ pub fn interpreter_of(request: &Value) -> String {
 }
 
 /// Variables of an interpreter whose functions have so many threads.
-fn variables_of_cpu(threads: usize) -> Vec<(String, String)> {
+fn variables_of_cpu(threads: usize, gpu: Option<&str>) -> Vec<(String, String)> {
     let names = ["OMP", "MKL", "OPENBLAS", "NUMEXPR"];
     let threads = names.map(|name| (format!("{name}_NUM_THREADS"), threads.to_string()));
-    let hidden = ("CUDA_VISIBLE_DEVICES".to_owned(), String::new());
+    let gpu = gpu.unwrap_or_default().to_owned();
+    let visible = ("CUDA_VISIBLE_DEVICES".to_owned(), gpu);
+    // Of large tensors that come and go, pieces of memory are left that none fits into.
+    let segments = "expandable_segments:True".to_owned();
+    let segments = ("PYTORCH_CUDA_ALLOC_CONF".to_owned(), segments);
     // JAX would start every kind of device that it has a plug-in for.
     let platforms = ("JAX_PLATFORMS".to_owned(), "cpu".to_owned());
-    threads.into_iter().chain([hidden, platforms]).collect()
+    threads
+        .into_iter()
+        .chain([visible, segments, platforms])
+        .collect()
 }
 
 /// Variables of an interpreter whose functions run on a GPU.

@@ -18,7 +18,7 @@ use crate::row::outcome::Status;
 const BOOTSTRAP: &str = include_str!("child/bootstrap.py");
 
 /// The modules, by name.
-const MODULES: [(&str, &str); 23] = [
+const MODULES: [(&str, &str); 27] = [
     ("main", include_str!("child/main.py")),
     ("frames", include_str!("child/frames.py")),
     ("faults", include_str!("child/faults.py")),
@@ -32,6 +32,10 @@ const MODULES: [(&str, &str); 23] = [
     ("kernelbench", include_str!("child/kernelbench.py")),
     ("examine", include_str!("child/examine.py")),
     ("generate", include_str!("child/generate.py")),
+    ("reference", include_str!("child/reference.py")),
+    ("rounding", include_str!("child/rounding.py")),
+    ("rounding_sums", include_str!("child/rounding_sums.py")),
+    ("spread", include_str!("child/spread.py")),
     ("unlisted", include_str!("child/unlisted.py")),
     ("imports", include_str!("child/imports.py")),
     ("caches", include_str!("child/caches.py")),

@@ -20,6 +20,7 @@ class Server:
 
     def __init__(self, opened):
         self.device = opened["device"]
+        self.has_gpu = opened.get("gpu", False)
         self.frameworks = {}
         self.framework_ns = {}
         self.inputs = {}
@@ -37,7 +38,8 @@ class Server:
 
             if opened["processors"]:
                 os.sched_setaffinity(0, opened["processors"])
-            limit_memory(opened["memory_bytes"])
+            if opened["memory_bytes"] is not None:
+                limit_memory(opened["memory_bytes"])
             self.clock = HostClock(opened["cache"], opened["flush_bytes"], opened["processors"])
 
     def bind(self, request):
@@ -146,6 +148,34 @@ class Server:
         tensors.write(request["results"], outputs)
         least_ns = min(tries.unseen)
         return {"is_as_fast": tries.is_as_fast, "least_ns": least_ns, "usual_ns": tries.usual_ns}
+
+    def load(self, request):
+        self.framework(request["arrays"])
+        if request["arrays"] == "torch" and self.has_gpu:
+            self.gpu()
+        return {}
+
+    def gpu(self):
+        """PyTorch on the GPU that references may use beside the CPU; None if it sees none."""
+        if "gpu" not in self.frameworks:
+            try:
+                self.frameworks["gpu"] = FRAMEWORKS["torch"]("cuda")
+                self.frameworks["gpu"].synchronize()
+            except Exception:
+                self.frameworks["gpu"] = None
+        return self.frameworks["gpu"]
+
+    def answer(self, request):
+        """The right outputs by a reference of PyTorch, and what rounding does to them."""
+        from . import reference
+
+        self.files = {held["path"] for held in request["source"].get("files", [])}
+        frameworks = {"cpu": self.framework("torch")}
+        if self.has_gpu and self.gpu() is not None:
+            frameworks["cuda"] = self.gpu()
+        tensors.write(request["results"], reference.answer(request, frameworks, tensors.read(request["file"])))
+        gc.collect()
+        return {}
 
     def generate(self, request):
         """The inputs that a function of the user makes."""

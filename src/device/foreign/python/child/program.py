@@ -193,7 +193,7 @@ class Program:
 
     def read(self):
         """The outputs in memory of the host."""
-        return {name: self._bits(name, array) for name, array in self.arrays().items()}
+        return {name: self.bits(name, array) for name, array in self.arrays().items()}
 
     def arrays(self):
         """The arrays of the outputs, those that it was given and those that it returned. Those
@@ -215,7 +215,7 @@ class Program:
             found[name] = array
         return found
 
-    def _bits(self, name, array):
+    def bits(self, name, array):
         output = self.outputs[name]
         dtype = self.framework.dtype(array)
         if dtype not in self.framework.accepted(output["dtype"]):

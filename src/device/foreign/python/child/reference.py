@@ -1,0 +1,254 @@
+"""A reference of PyTorch: its answer in f64, what rounding to the judged format does to it, and how far
+it is from its own answer where it is evaluated in that format. On a GPU where there is one that has room,
+and where it agrees with the CPU."""
+
+import contextlib
+import gc
+import math
+import time
+
+import numpy
+import torch
+
+from . import faults, rounding, spread
+from .program import Program
+from .tensors import Tensor
+
+# Before each evaluation, so that all draw equal numbers.
+SEED = 42
+
+# Outputs of more elements than this show in two evaluations with noise what rounding does. Of others
+# there are more, unless two take so long.
+MANY_ELEMENTS = 100_000
+FEW_PROBES, MANY_PROBES = 2, 8
+LONG_S = 5.0
+
+# Noise of more than this is kept in f32.
+MANY_BYTES = 1 << 29
+
+# Problems of no more elements than this are evaluated on the CPU as well.
+SMALL_ELEMENTS = 1 << 20
+
+# On a larger problem, what a GPU computes in f64 may be so far from what it computes in the format.
+FAR = 1e-3
+
+# Between processors, answers in f64 may differ by this part of what rounding to the format does.
+NEAR = 1e-2
+
+# Formats of less are judged so far from their answers that f64 has room for noise.
+EXACT = "f64"
+
+
+def answer(request, frameworks, inputs):
+    """Tensors by name: right outputs, `spread of` each real one, and `own error of` it where it could be
+    evaluated in the judged format."""
+    found = None
+    if "cuda" in frameworks:
+        try:
+            found = on_gpu(request, frameworks, inputs)
+        except Exception as error:
+            # Without it the CPU may still have an answer. A context that is lost has none.
+            if faults.status_of(error) == "crashed":
+                raise
+            error.__traceback__ = None
+        gc.collect()
+        torch.cuda.empty_cache()
+    if found is None:
+        found = Evaluation(request, frameworks["cpu"], inputs).all()
+    return found
+
+
+def on_gpu(request, frameworks, inputs):
+    """The answer of the GPU, or None where the CPU's is needed."""
+    held = sum(tensor.array.size for tensor in inputs.values())
+    written = sum(int(numpy.prod(output["shape"])) for output in request["outputs"])
+    free, _ = torch.cuda.mem_get_info()
+    if 8 * (held + 3 * written) > free:
+        return None
+    evaluation = Evaluation(request, frameworks["cuda"], inputs)
+    found = evaluation.all()
+    if held + written + sum(one.numel() for one in evaluation.weights()) > SMALL_ELEMENTS:
+        return found if evaluation.is_near_own() else None
+    by_cpu = Evaluation(request, frameworks["cpu"], inputs)
+    return found if evaluation.agrees(by_cpu.evaluate(rounding.Widened(by_cpu.dtype))) else None
+
+
+class Evaluation:
+    """Evaluations of a reference on one processor."""
+
+    def __init__(self, request, framework, inputs):
+        self.request, self.framework = request, framework
+        self.dtype = request["judged"]
+        given = {name: framework.of(tensor) for name, tensor in inputs.items()}
+        self.given = {name: held.double() if held.is_floating_point() else held for name, held in given.items()}
+        # Models are made in f32, so that their weights are those of the models that are measured.
+        self.program = Program(request, framework, self.given)
+        self.module = self.program.function if isinstance(self.program.function, torch.nn.Module) else None
+        self.state = {name: held.clone() for name, held in self.module.named_buffers()} if self.module else {}
+        self.unknown = {}
+        self.answers = {}
+        self.own_errors = {}
+        self.sizes = {}
+
+    def versions(self):
+        """How often each input was written."""
+        return {name: held._version for name, held in self.given.items()}
+
+    def weights(self):
+        return [*self.module.parameters(), *self.module.buffers()] if self.module else []
+
+    def all(self):
+        """All tensors in memory of the host."""
+        own = self.own_outputs()
+        before = self.versions()
+        self.answers = self.kept(self.evaluate(rounding.Widened(self.dtype)))
+        changed = [name for name, version in self.versions().items() if before[name] != version]
+        if changed:
+            raise faults.Refused("error", f"it overwrote the input `{changed[0]}`")
+        found = {name: self.program.bits(name, held) for name, held in self.answers.items()}
+        for name, held in self.real_answers().items():
+            if name in own:
+                self.own_errors[name] = spread.rms(own.pop(name).double().reshape(held.shape).sub_(held))
+                found[f"own error of {name}"] = numbers([self.own_errors[name]])
+        if self.request["with_spread"]:
+            found.update({f"spread of {name}": held for name, held in self.spreads_or_own().items()})
+        if self.unknown:
+            # As bytes of UTF-8: an answer has nothing but tensors.
+            text = ", ".join(f"{name} ({count})" for name, count in sorted(self.unknown.items()))
+            found["operations without a model"] = Tensor("u8", numpy.frombuffer(text.encode(), numpy.uint8))
+        return found
+
+    def real_answers(self):
+        return {name: held for name, held in self.answers.items() if held.is_floating_point()}
+
+    def spreads_or_own(self):
+        """Statistics of noise; where there is no memory for it, of the error of the reference itself."""
+        try:
+            return self.spreads()
+        except Exception as error:
+            if faults.status_of(error) != "oom":
+                raise
+            error.__traceback__ = None
+        gc.collect()
+        if self.framework.device == "cuda":
+            torch.cuda.empty_cache()
+        self.unknown["all, for lack of memory"] = 1
+        answers, own = self.real_answers(), self.own_outputs()
+        if not own:
+            raise faults.Refused("oom", "there is no memory to find out what rounding does")
+        return {name: self.statistics(name, [self.noise(own.pop(name).double(), held)] * 2)
+                for name, held in answers.items()}
+
+    def spreads(self):
+        """The statistics of the noise of each real output."""
+        answers = self.real_answers()
+        many = sum(held.numel() for held in answers.values()) > MANY_ELEMENTS
+        noises = {name: [] for name in answers}
+        start = math.inf
+        for probe in range(FEW_PROBES if many else MANY_PROBES):
+            if probe >= FEW_PROBES and probe % 2 == 0 and time.monotonic() - start > LONG_S:
+                break
+            outputs = self.kept(self.evaluate(rounding.Rounded(self.dtype, probe + 1, self.unknown)))
+            for name in answers:
+                noises[name].append(self.noise(outputs.pop(name).double(), answers[name]))
+            # The first imports what decomposes operations.
+            start = min(start, time.monotonic())
+        return {name: self.statistics(name, noises.pop(name)) for name in answers}
+
+    def noise(self, output, answer):
+        """An output, which nothing else refers to, less the answer."""
+        output = output.reshape(answer.shape)
+        # Several outputs may be one tensor.
+        held = output.sub_(answer) if len(self.answers) == 1 else output - answer
+        return held.float() if held.numel() > MANY_BYTES // 8 else held
+
+    def statistics(self, name, noises):
+        u, least = rounding.FORMATS[self.dtype]
+        held = spread.statistics(self.answers[name], noises, rounding.RMS * u * least)
+        self.sizes[name] = held[2] ** 0.5
+        return numbers(held)
+
+    def evaluate(self, mode=None):
+        """The outputs, which the next evaluation may overwrite."""
+        program = self.program
+        for name, held in self.module.named_buffers() if self.module else ():
+            held.copy_(self.state[name])
+        program.results = None
+        torch.manual_seed(SEED)
+        program.restore()
+        with plain() if mode is not None else contextlib.nullcontext(), mode or contextlib.nullcontext():
+            program.call()
+        outputs = {name: held.detach() for name, held in program.arrays().items()}
+        program.results = None
+        return outputs
+
+    def kept(self, outputs):
+        """Outputs of their own: those that lie in arguments are copied."""
+        program = self.program
+        lent = {held.untyped_storage().data_ptr() for held in
+                [*self.given.values(), *program.targets.values(), *program.own.values(), *self.weights()]}
+        return {name: held.clone() if held.untyped_storage().data_ptr() in lent else held
+                for name, held in outputs.items()}
+
+    def own_outputs(self):
+        """The outputs of the reference as it is, evaluated in the judged format; none where it can't be."""
+        if self.dtype == EXACT:
+            return {}
+        program, dtype = self.program, self.framework.dtypes[self.dtype]
+        if program.targets or program.own:
+            return {}
+        narrow = {name: held.to(dtype) if held.is_floating_point() else held for name, held in self.given.items()}
+        try:
+            if self.module:
+                self.module.to(dtype)
+            program.use(narrow)
+            return self.kept(self.evaluate())
+        except Exception as error:
+            # Not every operation has every format.
+            error.__traceback__ = None
+            return {}
+        finally:
+            if self.module:
+                self.module.double()
+            program.use(self.given)
+
+    def is_near_own(self):
+        """Whether the answer is near to that in the judged format, by which it is judged on a GPU alone."""
+        def is_near(name, held):
+            own = self.own_errors.get(name)
+            u, _ = rounding.FORMATS[self.dtype]
+            most = max(FAR, 64.0 * u) * spread.rms(held) + 1e3 * self.sizes.get(name, 0.0)
+            return own is not None and own <= most
+
+        return all(is_near(name, held) for name, held in self.real_answers().items())
+
+    def agrees(self, others):
+        """Whether answers of another processor are alike."""
+        def is_alike(name, held):
+            error = spread.rms(others[name].to(held.device).double() - held)
+            # Where nothing was simulated, rounding is as large as it is for one operation.
+            noise = self.sizes.get(name, rounding.FORMATS[self.dtype][0] * spread.rms(held))
+            return error <= NEAR * noise + 1e-12 * spread.rms(held)
+
+        return all(is_alike(name, held) for name, held in self.real_answers().items())
+
+
+@contextlib.contextmanager
+def plain():
+    """Attention and networks as operations, and f64 where a function does not say of what type it wants
+    new tensors to be."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    before, fast = torch.get_default_dtype(), torch.backends.mha.get_fastpath_enabled()
+    torch.set_default_dtype(torch.float64)
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.set_default_dtype(before)
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def numbers(values):
+    return Tensor("f64", numpy.array(values, numpy.float64))
