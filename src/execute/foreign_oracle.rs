@@ -92,7 +92,8 @@ pub(super) fn computed(
 ) -> Result<Tensors, Outcome> {
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let limit_s = block.settings.oracle_s;
-    let python = kept.get_or_insert_with(|| interpreter(limit_s));
+    let unit = GPU.get().map(|gpu| gpu.unit.clone());
+    let python = kept.get_or_insert_with(|| interpreter_beside(unit, limit_s));
     python.set_limit(limit(limit_s));
     let failure = |error, how| failure(block, error, how);
     if is_torch(&request(function)) {
@@ -146,10 +147,15 @@ fn of_type(tensors: &Tensors, dtype: Dtype) -> Tensors {
 /// An interpreter on the host, which is started when it is first needed, and each of whose requests
 /// may take so long.
 pub(super) fn interpreter(limit_s: f64) -> Python {
+    interpreter_beside(None, limit_s)
+}
+
+/// One that may use a GPU.
+fn interpreter_beside(unit: Option<String>, limit_s: f64) -> Python {
     let threads = rayon::current_num_threads();
     let mut place = Place::of_cpu(threads, CacheState::Hot);
     if let Place::Cpu { gpu, .. } = &mut place {
-        *gpu = GPU.get().map(|gpu| gpu.unit.clone());
+        *gpu = unit;
     }
     Python::new(place, CacheState::Hot, limit(limit_s), None)
 }
