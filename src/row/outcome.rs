@@ -76,11 +76,13 @@ pub enum Flag {
     Outraced,
     /// A function in Python loaded files of the user that are no part of the run's identity.
     UnlistedSource,
+    /// A program of the user changed the process that it shares with others.
+    ChangesProcess,
 }
 
 impl Flag {
     /// All flags.
-    pub const ALL: [Flag; 11] = [
+    pub const ALL: [Flag; 12] = [
         Flag::Unsteady,
         Flag::WideInterval,
         Flag::CoarseClock,
@@ -92,6 +94,7 @@ impl Flag {
         Flag::Spills,
         Flag::Outraced,
         Flag::UnlistedSource,
+        Flag::ChangesProcess,
     ];
 
     /// The word of rows.
@@ -108,6 +111,7 @@ impl Flag {
             Flag::Spills => "spills",
             Flag::Outraced => "outraced",
             Flag::UnlistedSource => "unlisted_source",
+            Flag::ChangesProcess => "changes_process",
         }
     }
 }
@@ -220,6 +224,9 @@ pub struct Measurement {
     /// identity.
     #[serde(default)]
     pub unlisted_sources: Vec<String>,
+    /// States of the process, which it shares with others, that a program of the user changed.
+    #[serde(default)]
+    pub process_changes: Vec<String>,
     /// Configurations that autotuners chose for kernels that a function in Python launches, in
     /// order: `softmax_kernel: BLOCK=1024 num_warps=8`.
     #[serde(default)]

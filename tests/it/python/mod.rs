@@ -22,6 +22,7 @@ mod kernelbench;
 mod killed;
 mod parity;
 mod reference;
+mod state;
 mod torch;
 
 /// A function of `f.py` that doubles, whose modules lie in the folder `packages`.
