@@ -9,7 +9,7 @@ use super::launcher::LoopDriver;
 use super::layout::Damage;
 use super::{
     Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, RunsPrograms,
-    Sample, Unseen,
+    Sample, UnseenRun,
 };
 use crate::row::outcome::Checked;
 
@@ -134,13 +134,30 @@ impl RunsPrograms for BusyTimeDevice<'_> {
         self.device.restore_inputs(given)
     }
 
-    fn audit(
+    fn rewrite(
         &mut self,
         program: Prepared,
-        inputs: (&Tensors, Option<&Tensors>),
-        slowest_ns: f64,
-    ) -> Result<Option<Unseen>, DeviceError> {
-        self.device.audit(program, inputs, slowest_ns)
+        given: &Tensors,
+        keeps_results: bool,
+    ) -> Result<bool, DeviceError> {
+        self.device.rewrite(program, given, keeps_results)
+    }
+
+    fn run_unseen(
+        &mut self,
+        program: Prepared,
+        inputs: &Tensors,
+        specs: &[TensorSpec],
+    ) -> Result<Option<UnseenRun>, DeviceError> {
+        self.device.run_unseen(program, inputs, specs)
+    }
+
+    fn run_known(&mut self, program: Prepared, given: &Tensors) -> Result<f64, DeviceError> {
+        self.device.run_known(program, given)
+    }
+
+    fn refuse_late_work(&mut self, program: Prepared) -> Result<(), DeviceError> {
+        self.device.refuse_late_work(program)
     }
 
     fn start_anew(&mut self, program: Prepared) -> Result<bool, DeviceError> {

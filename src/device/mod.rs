@@ -19,6 +19,7 @@ pub mod cuda;
 pub mod ceilings;
 pub mod process;
 pub mod memory;
+pub mod busy;
 pub mod busy_time;
 pub mod nvtx;
 pub mod foreign;
@@ -153,7 +154,7 @@ impl Sample {
 }
 
 /// Times of steps that make a program ready.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preparation {
     /// Loading libraries, in nanoseconds: those of NVIDIA that it calls or, of a function in an
     /// interpreter, itself and the library of its arrays.
@@ -165,19 +166,19 @@ pub struct Preparation {
     /// Configurations that autotuners have chosen so far for kernels that it launches, such as
     /// `softmax_kernel: BLOCK=1024 num_warps=8`.
     pub autotuned: BTreeSet<String>,
+    /// States of its process that it changed so far, such as `floating-point modes`.
+    pub changed: BTreeSet<String>,
 }
 
-/// Results for inputs that a program had not seen.
+/// A run of a program on inputs that it had not seen.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Unseen {
-    /// The results.
+pub struct UnseenRun {
+    /// The results, as they were when the run ended.
     pub outputs: Tensors,
-    /// A run on such inputs was as fast as those on inputs that it had seen.
-    pub is_as_fast: bool,
-    /// Time of the fastest such run in nanoseconds.
-    pub least_ns: f64,
-    /// How long a run on inputs that it had seen takes, one by itself, in nanoseconds.
-    pub usual_ns: f64,
+    /// How long it took, in nanoseconds.
+    pub elapsed_ns: f64,
+    /// There is memory for more such inputs.
+    pub has_room: bool,
 }
 
 /// Runs programs that it has prepared.
@@ -252,22 +253,64 @@ pub trait RunsPrograms {
         Ok(Vec::new())
     }
 
-    /// Runs the function of a foreign program on other inputs, which lie elsewhere, and looks
-    /// whether it works when it is not timed. It has a few tries to take no longer than
-    /// `slowest_ns`, the time of an iteration of its slowest sample, or than on the inputs that it
-    /// knows, each on inputs of its own: the given ones with their elements moved, or where there
-    /// are second ones these, in one more try with each call of this function. None for programs
-    /// that need no audit. The program's own results are lost.
+    /// Overwrites the inputs with `given`, tensors of the shapes that were bound, where they lie;
+    /// then the results and the scratch memory of a program: with poison, or with their own bits
+    /// where it `keeps_results`. Caches are alike after both. False where inputs lie in memory of
+    /// another process.
     ///
     /// # Errors
-    /// A lost device, and [`DeviceError::Foreign`]: work of the function outside its span.
-    fn audit(
+    /// A lost device.
+    fn rewrite(
         &mut self,
         _program: Prepared,
-        _inputs: (&Tensors, Option<&Tensors>),
-        _slowest_ns: f64,
-    ) -> Result<Option<Unseen>, DeviceError> {
-        Ok(None)
+        _given: &Tensors,
+        _keeps_results: bool,
+    ) -> Result<bool, DeviceError> {
+        Ok(false)
+    }
+
+    /// Runs a program once on inputs that it has not seen, with its results poisoned before, and
+    /// reads them. None for programs that can't be audited.
+    ///
+    /// # Errors
+    /// Those of [`sample`](Self::sample), [`results`](Self::results) and
+    /// [`rewrite`](Self::rewrite).
+    fn run_unseen(
+        &mut self,
+        program: Prepared,
+        inputs: &Tensors,
+        specs: &[TensorSpec],
+    ) -> Result<Option<UnseenRun>, DeviceError> {
+        if !self.rewrite(program, inputs, false)? {
+            return Ok(None);
+        }
+        let elapsed_ns = self.sample(program, 1)?.elapsed_ns;
+        Ok(Some(UnseenRun {
+            outputs: self.results(program, specs)?,
+            elapsed_ns,
+            has_room: true,
+        }))
+    }
+
+    /// Runs a program once on the `given` inputs, which it knows, and with its results of them in
+    /// place, as in its samples. All of this memory was overwritten with its own bits before, as it
+    /// is for [`run_unseen`](Self::run_unseen). The time in nanoseconds.
+    ///
+    /// # Errors
+    /// Those of [`sample`](Self::sample) and [`rewrite`](Self::rewrite).
+    fn run_known(&mut self, program: Prepared, given: &Tensors) -> Result<f64, DeviceError> {
+        self.rewrite(program, given, false)?;
+        self.sample(program, 1)?;
+        self.rewrite(program, given, true)?;
+        Ok(self.sample(program, 1)?.elapsed_ns)
+    }
+
+    /// Refuses a program that works on after the span in which it was called.
+    ///
+    /// # Errors
+    /// [`DeviceError::Foreign`], and those of [`sample`](Self::sample).
+    fn refuse_late_work(&mut self, _program: Prepared) -> Result<(), DeviceError> {
+        Ok(())
     }
 
     /// Ends the process that runs a program of the user, and runs the program in a new one as often

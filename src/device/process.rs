@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+pub use rustix::process::Signal;
 use rustix::process::{
-    Pid, Signal, getpid, getppid, kill_process, kill_process_group,
-    set_parent_process_death_signal, setsid,
+    Pid, getpid, getppid, kill_process, kill_process_group, set_parent_process_death_signal, setsid,
 };
 use rustix::thread::disable_transparent_huge_pages;
 
@@ -101,9 +101,15 @@ fn others_of_session(leader: u32) -> Vec<Pid> {
 
 /// Kills the group of a process: the process, and all that it has started and left in its group.
 pub fn kill_group(process: u32) {
+    signal_group(process, Signal::KILL);
+}
+
+/// Sends a signal to the group of a process: the process, and all that it has started and left in
+/// its group.
+pub fn signal_group(process: u32, signal: Signal) {
     if let Some(group) = Pid::from_raw(process as i32) {
-        // The group may have ended; then there is nothing to kill.
-        let _ = kill_process_group(group, Signal::KILL);
+        // The group may have ended; then there is nothing to signal.
+        let _ = kill_process_group(group, signal);
     }
 }
 

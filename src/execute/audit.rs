@@ -1,190 +1,379 @@
-//! Audits of foreign functions: after its samples were taken, a function runs on inputs that it
-//! never saw and that lie elsewhere. It has to be right, and as fast as it was: a function that
-//! hands out earlier results is one or the other, not both.
+//! Audits of programs of the user: after its samples were taken, a program runs on inputs that it
+//! never saw, with its results poisoned. It has to be right, and as fast as it was: one that hands
+//! out earlier results, or begins from them, is one or the other, not both.
+//!
+//! Times that count are those of single runs. Samples may hold many runs in a row, whose memory is
+//! in caches and whose threads are awake. So a program that is slower on other inputs than in its
+//! samples is compared with single runs on the inputs that it knows, in turns with the others and
+//! after memory was overwritten alike. The run by whose time a program is as fast as it was is also
+//! one whose results are judged. Of runs on other inputs the least time counts, of those that are
+//! known, and of samples, a low one: a program that works in a part of its runs is as fast as in
+//! the others in none of them.
 
 use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 use sweeper_program::Dtype;
 use sweeper_program::inputs::InputKey;
-use sweeper_program::workload::ORACLE_OPERATIONS_PER_SECOND;
-use sweeper_program::{Phase, Problem, Tensors};
+use sweeper_program::workload::{ORACLE_OPERATIONS_PER_SECOND, TensorSpec};
+use sweeper_program::{Phase, Tensors};
 
 use super::foreign_inputs::InputMaker;
 use super::foreign_oracle;
 use super::judge::Judge;
 use super::protocol::{Block, BlockPoint};
+use super::tensors;
 use super::verify::{ProblemInstance, Verdict};
-use crate::device::{Device, DeviceError, Prepared, Unseen as Found};
+use crate::device::{Device, DeviceError, Prepared, memory};
 use crate::row::outcome::{Checked, Status};
+use crate::stats::Summary;
 
-/// The oracle is asked about the other inputs where it takes no longer, in seconds.
+/// The oracle is asked about other inputs where it takes no longer, in seconds.
 const MOST_ORACLE_S: f64 = 10.0;
 
-/// On so many inputs a function may try to be as fast as it was, where another function makes them.
-const MOST_MADE: u32 = 8;
+/// On so many inputs a program may try to be as fast as it was, as long as all tries together take
+/// no longer than `MOST_TRYING`. Each but the first few comes after a pause: other work of the
+/// machine may slow some of them.
+const MOST_TRIES: u32 = 24;
+const MOST_TRYING: Duration = Duration::from_secs(10);
+const TRIES_AT_ONCE: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(10);
 
-/// Other inputs of a block's problem, made once.
+/// A run may take this much longer than those on known inputs, and this part of them: a function in
+/// an interpreter, and a kernel.
+const SLACK: f64 = 1.1;
+const SLACK_OF_FUNCTIONS_NS: f64 = 5e3;
+const SLACK_OF_KERNELS_NS: f64 = 1e3;
+
+/// From so many runs on known inputs on, they say how long one takes. One of eight may be quicker:
+/// a program that does not work in one of eight gains little.
+const LEAST_KNOWN: usize = 4;
+const QUICK_PART: usize = 8;
+
+/// How often a kernel runs in a row on poisoned results, at most, and how long all of that may
+/// take: two runs at least, which find one that works in every second.
+const MOST_POISONED: u32 = 8;
+const LONG_POISONED: Duration = Duration::from_millis(100);
+
+/// Other inputs of a block's problem.
 #[derive(Default)]
 pub(super) struct Audit {
-    unseen: OnceCell<Unseen>,
+    /// The first of them, which most programs need alone.
+    first: RefCell<Option<Rc<Other>>>,
     /// The interpreter of the function that makes inputs.
     maker: RefCell<Option<InputMaker>>,
 }
 
 /// Inputs that no program of the block has seen.
-struct Unseen {
+struct Other {
     inputs: Tensors,
-    /// The oracle's answer, where it takes no longer than [`MOST_ORACLE_S`].
-    expected: Option<Tensors>,
+    /// The oracle's answer, once it was asked, where it takes no longer than [`MOST_ORACLE_S`].
+    expected: OnceCell<Option<Tensors>>,
+}
+
+/// A program whose samples were taken, and that has its turn.
+pub(super) struct Audited<'a> {
+    /// The block of the point.
+    pub block: &'a Block,
+    /// The problem with its inputs.
+    pub instance: &'a ProblemInstance,
+    /// Who judges outputs in place of tolerances.
+    pub judge: Option<&'a Judge<'a>>,
+    /// The point.
+    pub point: &'a BlockPoint,
+    /// The phase that covers those of the block.
+    pub covering: Phase,
+    /// The program.
+    pub program: Prepared,
+    /// Its outputs.
+    pub specs: &'a [TensorSpec],
+    /// It runs on the device itself, and not in another process.
+    pub is_kernel: bool,
+    /// Digest of its outputs, where two runs give equal bits.
+    pub digest: Option<&'a str>,
+}
+
+/// Times of a program's runs, one by itself each, in nanoseconds.
+struct Pace {
+    /// A low sample.
+    sample_ns: f64,
+    slack_ns: f64,
+    unseen_ns: Vec<f64>,
+    known_ns: Vec<f64>,
+}
+
+/// What tries on other inputs have found.
+enum Found {
+    /// The program can't be audited, or there is too little memory for it.
+    Nothing,
+    /// It was as fast as it had been, and right.
+    Right,
+    /// What is wrong with its results.
+    Wrong(String),
+    /// It was slower.
+    Slow(Pace),
 }
 
 impl Audit {
-    fn unseen(
-        &self,
-        block: &Block,
-        problem: &dyn Problem,
-        phase: Phase,
-    ) -> Result<&Unseen, DeviceError> {
-        if let Some(unseen) = self.unseen.get() {
-            return Ok(unseen);
+    /// Other inputs, by number, from the function of the user that makes them where there is one.
+    fn other(&self, audited: &Audited<'_>, number: u32) -> Result<Rc<Other>, DeviceError> {
+        if let Some(first) = self.first.borrow().as_ref().filter(|_| number == 0) {
+            return Ok(Rc::clone(first));
         }
-        let key = key(block, "audit");
-        let inputs = match self.made(block, problem, &key)? {
-            Some(inputs) => inputs,
-            None => problem.generate(&key),
-        };
-        let threads = rayon::current_num_threads();
-        let seconds = problem.oracle_operations(phase, threads) / ORACLE_OPERATIONS_PER_SECOND;
-        let by_function = problem
-            .foreign_oracle(Dtype::F64)
-            .filter(|_| block.settings.verify);
-        let by_function = by_function
-            .and_then(|function| foreign_oracle::computed(block, problem, &function, &inputs).ok());
-        let is_asked = block.settings.verify && seconds <= MOST_ORACLE_S;
-        Ok(self.unseen.get_or_init(|| Unseen {
-            expected: by_function.or_else(|| is_asked.then(|| problem.oracle(&inputs, phase))),
-            inputs,
-        }))
-    }
-
-    /// Inputs that a function of the user makes; none where generated ones are the problem's.
-    fn made(
-        &self,
-        block: &Block,
-        problem: &dyn Problem,
-        key: &InputKey,
-    ) -> Result<Option<Tensors>, DeviceError> {
+        let problem = audited.instance.problem.as_ref();
+        let key = key(audited.block, &format!("audit {number}"));
         let mut maker = self.maker.borrow_mut();
-        let maker = maker.get_or_insert_with(|| InputMaker::new(block));
-        maker.make(block, problem, key).transpose()
+        let maker = maker.get_or_insert_with(|| InputMaker::new(audited.block));
+        let by_function = maker.make(audited.block, problem, &key).transpose()?;
+        let other = Rc::new(Other {
+            inputs: by_function.unwrap_or_else(|| problem.generate(&key)),
+            expected: OnceCell::new(),
+        });
+        if number == 0 {
+            *self.first.borrow_mut() = Some(Rc::clone(&other));
+        }
+        Ok(other)
     }
 
-    /// The outputs of a program for inputs that it has not seen, and the times of calls on others.
+    /// The fault of a program with samples of these nanoseconds an iteration, if any. One that is
+    /// slow on inputs that it had not seen is so in two processes: on a CPU it may be the luck of
+    /// one, whose memory for known inputs lies where caches hold more of it.
     ///
     /// # Errors
-    /// Those of [`RunsPrograms::audit`](crate::device::RunsPrograms::audit), and of a function that
-    /// makes inputs.
+    /// A failure of the program other than that there is too little memory for other inputs.
+    pub(super) fn complaint(
+        &self,
+        audited: &Audited<'_>,
+        samples_ns: &[f64],
+        device: &mut dyn Device,
+    ) -> Result<Option<String>, DeviceError> {
+        let found = self.tried(audited, samples_ns, device);
+        if !audited.is_kernel || matches!(found, Err(DeviceError::Lost(_))) {
+            return found;
+        }
+        match found {
+            Ok(None) => audited.poisoned(MOST_POISONED, device),
+            found => {
+                let given = &audited.instance.inputs;
+                device.rewrite(audited.program, given, false)?;
+                found
+            }
+        }
+    }
+
+    fn tried(
+        &self,
+        audited: &Audited<'_>,
+        samples_ns: &[f64],
+        device: &mut dyn Device,
+    ) -> Result<Option<String>, DeviceError> {
+        let is_of_file = audited.block.inputs.is_some();
+        let mut is_second = false;
+        // Inputs of a file are of a distribution that is not known here.
+        while !is_of_file && audited.has_room() {
+            let pace = match self.found(audited, samples_ns, device)? {
+                Found::Nothing | Found::Right => break,
+                Found::Wrong(reason) => return Ok(Some(reason)),
+                Found::Slow(pace) => pace,
+            };
+            if is_second || !device.start_anew(audited.program)? {
+                return Ok(Some(pace.complaint()));
+            }
+            is_second = true;
+        }
+        Ok(None)
+    }
+
+    /// Lets a program try to be as fast as in its samples.
     fn found(
         &self,
-        (block, problem): (&Block, &dyn Problem),
-        unseen: &Unseen,
-        (program, slowest_ns): (Prepared, f64),
+        audited: &Audited<'_>,
+        samples_ns: &[f64],
         device: &mut dyn Device,
-    ) -> Result<Option<Found>, DeviceError> {
-        let mut last = None;
-        for made in 0..MOST_MADE {
-            let Some(timed) = self.made(block, problem, &key(block, &format!("timed {made}")))?
-            else {
-                return device.audit(program, (&unseen.inputs, None), slowest_ns);
+    ) -> Result<Found, DeviceError> {
+        let mut pace = Pace::new(samples_ns, audited.is_kernel);
+        let start = Instant::now();
+        device.refuse_late_work(audited.program)?;
+        for number in 0..MOST_TRIES {
+            if number >= TRIES_AT_ONCE {
+                if start.elapsed() > MOST_TRYING {
+                    break;
+                }
+                thread::sleep(PAUSE);
+            }
+            let other = self.other(audited, number)?;
+            let run = device.run_unseen(audited.program, &other.inputs, audited.specs);
+            let run = match run {
+                Ok(Some(run)) => run,
+                Ok(None) => return Ok(Found::Nothing),
+                Err(error) if !is_oom(&error) => return Err(error),
+                Err(_) if number == 0 => return Ok(Found::Nothing),
+                Err(_) => break,
             };
-            last = device.audit(program, (&unseen.inputs, Some(&timed)), slowest_ns)?;
-            if last.as_ref().is_none_or(|found| found.is_as_fast) {
+            pace.unseen_ns.push(run.elapsed_ns);
+            if number == 0 || pace.is_as_fast() {
+                let complaint = other.complaint(audited, &run.outputs)?;
+                if let Some(reason) = complaint {
+                    return Ok(Found::Wrong(reason));
+                }
+            }
+            if pace.is_as_fast() {
+                return Ok(Found::Right);
+            }
+            let known = device.run_known(audited.program, &audited.instance.inputs)?;
+            pace.known_ns.push(known);
+            if number >= TRIES_AT_ONCE && !run.has_room {
                 break;
             }
         }
-        Ok(last)
-    }
-
-    /// The fault of the program of a point whose slowest sample took `slowest_ns` an iteration, if
-    /// any. `covering` is the phase that covers those of the block. One that is slow on inputs that
-    /// it had not seen is so in two processes: on a CPU it may be the luck of one, whose memory for
-    /// known inputs lies where caches hold more of it.
-    ///
-    /// # Errors
-    /// A failure of the function other than that there is too little memory for other inputs.
-    pub(super) fn complaint(
-        &self,
-        block: &Block,
-        (instance, judge): (&ProblemInstance, Option<&Judge<'_>>),
-        (point, covering): (&BlockPoint, Phase),
-        (program, slowest_ns): (Prepared, f64),
-        device: &mut dyn Device,
-    ) -> Result<Option<String>, DeviceError> {
-        // Inputs of a file are of a distribution that is not known here.
-        if block.inputs.is_some() {
-            return Ok(None);
-        }
-        let problem = instance.problem.as_ref();
-        let unseen = self.unseen(block, problem, covering)?;
-        let mut is_second = false;
-        loop {
-            let found = self.found((block, problem), unseen, (program, slowest_ns), device);
-            let found = match found {
-                Ok(Some(found)) => found,
-                Ok(None) => return Ok(None),
-                Err(DeviceError::Foreign {
-                    status: Status::Oom,
-                    ..
-                }) => return Ok(None),
-                Err(error) => return Err(error),
-            };
-            let wrong = unseen.complaint(&found, problem, (instance, judge), point)?;
-            if wrong.is_some() || found.is_as_fast {
-                return Ok(wrong);
-            }
-            if is_second || !device.start_anew(program)? {
-                return Ok(Some(format!(
-                    "it takes {:.1} us on inputs that it had not seen, and {:.1} us on those that it had",
-                    found.least_ns / 1e3,
-                    found.usual_ns / 1e3
-                )));
-            }
-            is_second = true;
+        match pace.is_as_fast() {
+            true => Ok(Found::Right),
+            false => Ok(Found::Slow(pace)),
         }
     }
 }
 
-impl Unseen {
+impl Pace {
+    fn new(samples_ns: &[f64], is_kernel: bool) -> Self {
+        Pace {
+            sample_ns: Summary::of(samples_ns).map_or(0.0, |summary| summary.q1),
+            slack_ns: match is_kernel {
+                true => SLACK_OF_KERNELS_NS,
+                false => SLACK_OF_FUNCTIONS_NS,
+            },
+            unseen_ns: Vec::new(),
+            known_ns: Vec::new(),
+        }
+    }
+
+    /// How long a run on known inputs takes.
+    fn usual_ns(&self) -> f64 {
+        if self.known_ns.len() < LEAST_KNOWN {
+            return self.sample_ns;
+        }
+        let mut sorted = self.known_ns.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() / QUICK_PART].max(self.sample_ns)
+    }
+
+    /// How long the fastest run on other inputs took.
+    fn least_ns(&self) -> f64 {
+        self.unseen_ns.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    /// Whether a run on other inputs took no longer than those on known ones.
+    fn is_as_fast(&self) -> bool {
+        self.least_ns() <= SLACK * self.usual_ns() + self.slack_ns
+    }
+
+    fn complaint(&self) -> String {
+        format!(
+            "it takes {:.1} us on inputs that it had not seen, and {:.1} us on those that it had",
+            self.least_ns() / 1e3,
+            self.usual_ns() / 1e3
+        )
+    }
+}
+
+impl Audited<'_> {
+    /// Whether other inputs and their right outputs fit into the host's memory beside the block's.
+    fn has_room(&self) -> bool {
+        let inputs = self.instance.inputs.values();
+        let inputs: usize = inputs.map(|tensor| tensor.data().bytes().len()).sum();
+        let problem = &self.instance.problem;
+        let needed_bytes = 2 * inputs as u64 + problem.oracle_bytes(self.covering);
+        needed_bytes < memory::available_bytes()
+    }
+
+    /// The right outputs for other inputs, where the oracle has an answer in time.
+    fn expected(&self, inputs: &Tensors) -> Option<Tensors> {
+        if !self.block.settings.verify {
+            return None;
+        }
+        let problem = self.instance.problem.as_ref();
+        if let Some(function) = problem.foreign_oracle(Dtype::F64)
+            && let Ok(found) = foreign_oracle::computed(self.block, problem, &function, inputs)
+        {
+            return Some(found);
+        }
+        let threads = rayon::current_num_threads();
+        let operations = problem.oracle_operations(self.covering, threads);
+        let is_asked = operations <= MOST_ORACLE_S * ORACLE_OPERATIONS_PER_SECOND;
+        is_asked.then(|| problem.oracle(inputs, self.covering))
+    }
+
+    /// Runs a kernel on the inputs that it knows, up to so many times in a row, each with its
+    /// results poisoned. The complaint, if one leaves others than it did in its first run.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub(super) fn poisoned(
+        &self,
+        most_runs: u32,
+        device: &mut dyn Device,
+    ) -> Result<Option<String>, DeviceError> {
+        let start = Instant::now();
+        for run in 0..most_runs {
+            if run > 1 && start.elapsed() > LONG_POISONED {
+                break;
+            }
+            let found = device.run_unseen(self.program, &self.instance.inputs, self.specs)?;
+            let Some(found) = found else {
+                return Ok(None);
+            };
+            if self
+                .digest
+                .is_some_and(|digest| tensors::digest(&found.outputs) != digest)
+            {
+                let reason = "a run on poisoned results left others than its first run did: it \
+                     does not work in every run, or begins from its own results";
+                return Ok(Some(reason.to_owned()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Other {
     /// What is wrong with outputs for these inputs, if anything.
     ///
     /// # Errors
     /// A judge that fails.
     fn complaint(
         &self,
-        found: &Found,
-        problem: &dyn Problem,
-        (instance, judge): (&ProblemInstance, Option<&Judge<'_>>),
-        point: &BlockPoint,
+        audited: &Audited<'_>,
+        outputs: &Tensors,
     ) -> Result<Option<String>, DeviceError> {
-        let (inputs, outputs) = (&self.inputs, &found.outputs);
-        let expected = self.expected.as_ref();
-        let verdict = match (judge, expected) {
+        let expected = self.expected.get_or_init(|| audited.expected(&self.inputs));
+        let (expected, point) = (expected.as_ref(), audited.point);
+        let has_expected = audited.instance.expected.is_some();
+        let verdict = match (audited.judge, expected) {
             // A judge that needs right outputs gets them.
-            (Some(judge), _) if expected.is_some() == instance.expected.is_some() => {
-                judge.verdict(inputs, outputs, expected, Checked::Full)?
+            (Some(judge), _) if expected.is_some() == has_expected => {
+                judge.verdict(&self.inputs, outputs, expected, Checked::Full)?
             }
             (None, Some(expected)) => {
-                let check = problem.check(inputs, outputs, expected, point.phase);
-                Verdict::of(
-                    check.with_tolerances_times(point.tolerance_factor),
-                    Checked::Full,
-                )
+                let problem = &audited.instance.problem;
+                let check = problem.check(&self.inputs, outputs, expected, point.phase);
+                let check = check.with_tolerances_times(point.tolerance_factor);
+                Verdict::of(check, Checked::Full)
             }
             _ => Verdict::UNCHECKED,
         };
         let complaint = verdict.complaint;
         Ok(complaint.map(|reason| format!("{reason}, for inputs that it had not seen")))
+    }
+}
+
+/// True if there was too little memory.
+fn is_oom(error: &DeviceError) -> bool {
+    match error {
+        DeviceError::OutOfMemory { .. } => true,
+        DeviceError::Foreign { status, .. } => *status == Status::Oom,
+        _ => false,
     }
 }
 

@@ -11,7 +11,7 @@ use super::protocol::{Block, Stage};
 use super::refused::failed;
 use super::sampling::Sampler;
 use super::turns;
-use crate::device::{Device, DeviceError};
+use crate::device::{Device, DeviceError, busy};
 use crate::row::outcome::{Outcome, Status};
 
 /// Listens to the measurement of a block.
@@ -27,7 +27,8 @@ pub trait Listener {
 ///
 /// # Errors
 /// [`DeviceError::Lost`], after which the process must end; the point at work is finished, others
-/// may not be.
+/// may not be. So it is after a program that leaves threads or processes at work, which is measured
+/// by itself.
 pub fn measure(
     block: &Block,
     block_inputs: Result<BlockInputs, Outcome>,
@@ -53,10 +54,15 @@ pub fn measure(
     for point in &block.points {
         listener.working(point.number, Stage::Check);
         match context.prepare_and_verify(point, artifacts, device) {
+            Ok(admitted) if admitted.leaves_work => {
+                running = vec![admitted];
+                break;
+            }
             Ok(admitted) => running.push(admitted),
             Err(outcome) => refuse(listener, point.number, outcome)?,
         }
     }
+    let is_spoiled = running.iter().any(|one| one.leaves_work);
     let mut started = Vec::new();
     for mut one in running {
         listener.working(one.point.number, Stage::Warmup);
@@ -67,7 +73,12 @@ pub fn measure(
             Err(error) => fail(listener, one.point.number, error)?,
         }
     }
-    turns::sample(&context, block, device, listener, started)
+    turns::sample(&context, block, device, listener, started)?;
+    match is_spoiled {
+        // Others are measured by the next worker.
+        true => Err(DeviceError::Lost(format!("it has {}", busy::WORDS))),
+        false => Ok(()),
+    }
 }
 
 /// Finishes a point with an error; hands a lost device on.

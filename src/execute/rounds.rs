@@ -9,12 +9,22 @@ pub fn shuffle(order: &mut [usize], problem: &[u8; 32], round: u64) {
         hasher.update(problem);
         hasher.update(round.to_le_bytes());
         hasher.update((last as u64).to_le_bytes());
-        let digest = hasher.finalize();
-        let random = u64::from_le_bytes([
-            digest[0], digest[1], digest[2], digest[3], digest[4], digest[5], digest[6], digest[7],
-        ]);
-        order.swap(last, (random % (last as u64 + 1)) as usize);
+        order.swap(last, below(hasher, last as u64 + 1));
     }
+}
+
+/// A number below `most` that follows from the problem and a text alone.
+pub fn chance(problem: &[u8; 32], text: &str, most: u64) -> usize {
+    let hasher = Sha256::new().chain_update(problem).chain_update(text);
+    below(hasher, most)
+}
+
+fn below(hasher: Sha256, most: u64) -> usize {
+    let digest = hasher.finalize();
+    let random = u64::from_le_bytes([
+        digest[0], digest[1], digest[2], digest[3], digest[4], digest[5], digest[6], digest[7],
+    ]);
+    (random % most) as usize
 }
 
 #[cfg(test)]

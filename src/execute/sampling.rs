@@ -251,11 +251,6 @@ impl Sampler {
         self.program
     }
 
-    /// The slowest sample so far, in nanoseconds of one iteration.
-    pub fn slowest_ns(&self) -> f64 {
-        self.samples_ns.iter().copied().fold(0.0, f64::max)
-    }
-
     /// The samples in the order taken, with flags.
     pub fn finish(mut self, stop: Stopping, clock_resolution_ns: f64) -> Taken {
         let is_outraced = self.flags.contains(&Flag::Outraced);

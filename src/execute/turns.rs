@@ -106,6 +106,11 @@ impl<'p> Turns<'_, 'p> {
         let number = timed.one.point.number;
         self.listener.working(number, Stage::Sample);
         let is_first = timed.again.is_none();
+        let samples = timed.sampler.samples_ns().len();
+        let surprised = self.context.surprise(&mut timed.one, samples, self.device);
+        if let Err(error) = surprised {
+            return self.fail(at, number, error);
+        }
         let sampler = timed.again.as_mut().unwrap_or(&mut timed.sampler);
         if let Err(error) = sampler.take(self.device) {
             return self.fail(at, number, error);

@@ -89,11 +89,13 @@ pub enum Flag {
     BelowRounding,
     /// The reference has operations of which the model of rounding knows nothing.
     UnmodelledRounding,
+    /// A program of the user changed the process that it shares with others.
+    ChangesProcess,
 }
 
 impl Flag {
     /// All flags.
-    pub const ALL: [Flag; 16] = [
+    pub const ALL: [Flag; 17] = [
         Flag::Unsteady,
         Flag::WideInterval,
         Flag::CoarseClock,
@@ -110,6 +112,7 @@ impl Flag {
         Flag::Varying,
         Flag::BelowRounding,
         Flag::UnmodelledRounding,
+        Flag::ChangesProcess,
     ];
 
     /// The word of rows.
@@ -131,6 +134,7 @@ impl Flag {
             Flag::Varying => "varying",
             Flag::BelowRounding => "below_rounding",
             Flag::UnmodelledRounding => "unmodelled_rounding",
+            Flag::ChangesProcess => "changes_process",
         }
     }
 }
@@ -247,6 +251,9 @@ pub struct Measurement {
     /// identity.
     #[serde(default)]
     pub unlisted_sources: Vec<String>,
+    /// States of the process, which it shares with others, that a program of the user changed.
+    #[serde(default)]
+    pub process_changes: Vec<String>,
     /// Configurations that autotuners chose for kernels that a function in Python launches, in
     /// order: `softmax_kernel: BLOCK=1024 num_warps=8`.
     #[serde(default)]

@@ -1,5 +1,7 @@
 //! Page-aligned memory that the CPU device hands to kernels.
 
+use std::hint::black_box;
+
 use memmap2::{MmapMut, MmapRaw};
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Data, Tensor};
@@ -80,6 +82,12 @@ impl Arena {
     /// Sets the first `bytes` bytes.
     pub fn fill(&mut self, bytes: usize, value: u8) {
         self.bytes_mut(0, bytes).fill(value);
+    }
+
+    /// Overwrites the first `bytes` bytes with themselves: a byte of each cache line.
+    pub fn touch(&mut self, bytes: usize) {
+        let lines = self.bytes_mut(0, bytes).iter_mut().step_by(ALIGNMENT);
+        lines.for_each(|byte| *byte = black_box(*byte));
     }
 
     /// Overwrites the bytes from `offset` on.

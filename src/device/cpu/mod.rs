@@ -381,6 +381,31 @@ impl RunsPrograms for Cpu {
         Ok(changed)
     }
 
+    fn rewrite(
+        &mut self,
+        program: Prepared,
+        given: &Tensors,
+        keeps_results: bool,
+    ) -> Result<bool, DeviceError> {
+        for (name, tensor) in given {
+            let Some(input) = self.inputs.get_mut(name) else {
+                continue;
+            };
+            let bytes = tensor.data().bytes();
+            input.memory.hold(bytes);
+            if let Some(original) = &mut input.original {
+                original.hold(bytes);
+            }
+            input.is_changed = false;
+        }
+        if !keeps_results {
+            self.poison(program)?;
+        }
+        // Large stretches of poison are stored past the caches: results are brought in either way.
+        self.arena.touch(self.programs[program.0].layout.bytes);
+        Ok(true)
+    }
+
     fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {
         let loaded = &self.programs[program.0];
         let given = self.given_bytes(&loaded.program);

@@ -185,6 +185,27 @@ impl Inputs {
         Ok(changed)
     }
 
+    /// Overwrites inputs with other values of their shapes, where they lie.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn rewrite(&mut self, given: &Tensors) -> Result<(), Fault> {
+        for (name, tensor) in given {
+            let Some(input) = self.all.get_mut(name) else {
+                continue;
+            };
+            let bytes = tensor.data().bytes();
+            input.memory.upload(bytes)?;
+            match &mut input.original {
+                Some(Original::OnDevice(copy)) => copy.upload(bytes)?,
+                Some(Original::OnHost(held)) => *held = bytes.to_vec(),
+                None => {}
+            }
+            input.is_changed = false;
+        }
+        Ok(())
+    }
+
     /// Makes all inputs as they were given, before a run of a program that changes some of them.
     ///
     /// # Errors

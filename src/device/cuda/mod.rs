@@ -8,7 +8,7 @@
 //! one of NVIDIA's [`libraries`]; [`numerics`] asks one how exact it is. This file keeps the books.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -397,9 +397,7 @@ impl RunsPrograms for Cuda {
         let import_ns = self.programs[program.0].open_ns;
         (import_ns > 0).then_some(Preparation {
             import_ns,
-            first_call_ns: None,
-            unlisted: vec![],
-            autotuned: BTreeSet::new(),
+            ..Preparation::default()
         })
     }
 
@@ -512,6 +510,22 @@ impl RunsPrograms for Cuda {
     fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError> {
         let restored = self.inputs.restore(given);
         restored.map_err(|fault| self.means(fault, 0))
+    }
+
+    fn rewrite(
+        &mut self,
+        program: Prepared,
+        given: &Tensors,
+        keeps_results: bool,
+    ) -> Result<bool, DeviceError> {
+        // Programs before it may have had an arena of another size, and other tensors together.
+        self.make_room(program)?;
+        let rewritten = self.inputs.rewrite(given);
+        rewritten.map_err(|fault| self.means(fault, 0))?;
+        if !keeps_results {
+            self.poison(program)?;
+        }
+        Ok(true)
     }
 
     fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {

@@ -18,7 +18,7 @@ use renumbered::Renumbered;
 
 use super::{
     Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, RunsPrograms,
-    Sample, Unseen, needs_runner, no_loop,
+    Sample, UnseenRun, needs_runner, no_loop,
 };
 
 /// Runs foreign kernels. Programs are numbered by each runner from 0 on for each problem.
@@ -218,14 +218,34 @@ impl RunsPrograms for WithRunners {
         Ok(changed)
     }
 
-    fn audit(
+    fn rewrite(
         &mut self,
         program: Prepared,
-        inputs: (&Tensors, Option<&Tensors>),
-        slowest_ns: f64,
-    ) -> Result<Option<Unseen>, DeviceError> {
+        given: &Tensors,
+        keeps_results: bool,
+    ) -> Result<bool, DeviceError> {
         let (runner, program) = self.place_mut(program);
-        runner.audit(program, inputs, slowest_ns)
+        runner.rewrite(program, given, keeps_results)
+    }
+
+    fn run_unseen(
+        &mut self,
+        program: Prepared,
+        inputs: &Tensors,
+        specs: &[TensorSpec],
+    ) -> Result<Option<UnseenRun>, DeviceError> {
+        let (runner, program) = self.place_mut(program);
+        runner.run_unseen(program, inputs, specs)
+    }
+
+    fn run_known(&mut self, program: Prepared, given: &Tensors) -> Result<f64, DeviceError> {
+        let (runner, program) = self.place_mut(program);
+        runner.run_known(program, given)
+    }
+
+    fn refuse_late_work(&mut self, program: Prepared) -> Result<(), DeviceError> {
+        let (runner, program) = self.place_mut(program);
+        runner.refuse_late_work(program)
     }
 
     fn start_anew(&mut self, program: Prepared) -> Result<bool, DeviceError> {

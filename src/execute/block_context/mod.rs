@@ -13,9 +13,9 @@ use sweeper_program::{CanonicalShape, Phase, Problem, Program, Runner, Tensors};
 
 use crate::auto::Auto;
 use crate::compile::CachePlace;
-use crate::device::{Artifact, Device, DeviceError, Job, Prepared, memory};
+use crate::device::{Artifact, Device, DeviceError, Job, Prepared, busy, memory};
 use crate::execute::answers::Answers;
-use crate::execute::audit::Audit;
+use crate::execute::audit::{Audit, Audited};
 use crate::execute::auto_point;
 use crate::execute::block::Listener;
 use crate::execute::block_inputs::{BlockInputs, SmallerProblem, covering_phase};
@@ -25,6 +25,7 @@ use crate::execute::judge::Judge;
 use crate::execute::peer;
 use crate::execute::protocol::{Block, BlockPoint, Stage};
 use crate::execute::refused::{check_mode, failed, refused, scripted, wrong};
+use crate::execute::rounds;
 use crate::execute::sampling::Sampler;
 use crate::execute::tensors;
 use crate::execute::trespass::{self, overwritten};
@@ -34,6 +35,9 @@ use crate::row::outcome::{Cause, Checked, Flag, KernelUse, Measurement, Outcome,
 
 /// Kernels by key.
 pub type Artifacts = HashMap<String, Artifact>;
+
+/// Before one of so many first samples a kernel of the user runs on poisoned results.
+const SURPRISES: u64 = 5;
 
 /// The context of a block's points.
 pub struct BlockContext<'a> {
@@ -68,14 +72,20 @@ pub struct VerifiedPoint<'a> {
     is_users: bool,
     /// Inputs that it had overwritten when its samples were taken.
     changed_inputs: Vec<String>,
-    /// It is a function in Python, which might keep its results.
+    /// It is a function or a kernel of the user, which might keep its results.
     is_audited: bool,
     /// It is a function in Python: kernels of libraries that it calls may sum in an order of chance.
     is_function: bool,
+    /// It runs on the device itself, and not in another process.
+    is_kernel: bool,
+    /// So many samples are taken before it runs on poisoned results between two of them.
+    surprised_at: usize,
     /// Two runs give equal bits.
     is_deterministic: bool,
     /// It writes given tensors: an iteration of a loop begins with what the one before left.
     carries_state: bool,
+    /// Threads or processes that it started in this process are at work, whatever runs.
+    pub leaves_work: bool,
     /// The complaint of the audit.
     complaint: Option<String>,
     /// The loop, if it decides itself whether to compile; until samples are taken.
@@ -199,17 +209,46 @@ impl<'a> BlockContext<'a> {
             one.take_last(self.verdict(one.point, &outputs)?);
         }
         if one.is_audited && one.complaint.is_none() && device.computes() {
-            one.complaint = self.audit.complaint(
-                self.block,
-                (&self.instance, self.judge.as_ref()),
-                (one.point, covering_phase(self.block)),
-                (one.prepared, sampler.slowest_ns()),
-                device,
-            )?;
+            let audited = self.audited(one);
+            one.complaint = self
+                .audit
+                .complaint(&audited, sampler.samples_ns(), device)?;
             // Once, even if it is measured again.
             one.is_audited = false;
         }
         Ok(())
+    }
+
+    /// Before one of a kernel's first samples, which one is a matter of chance: runs it on poisoned
+    /// results, then once more, so that caches are as before other samples.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn surprise(
+        &self,
+        one: &mut VerifiedPoint<'_>,
+        samples: usize,
+        device: &mut dyn Device,
+    ) -> Result<(), DeviceError> {
+        if samples == one.surprised_at && one.is_audited && one.is_kernel && device.computes() {
+            one.complaint = self.audited(one).poisoned(1, device)?;
+            device.sample(one.prepared, 1)?;
+        }
+        Ok(())
+    }
+
+    fn audited<'b>(&'b self, one: &'b VerifiedPoint<'_>) -> Audited<'b> {
+        Audited {
+            block: self.block,
+            instance: &self.instance,
+            judge: self.judge.as_ref(),
+            point: one.point,
+            covering: covering_phase(self.block),
+            program: one.prepared,
+            specs: &one.specs,
+            is_kernel: one.is_kernel,
+            digest: one.measurement.output_digest.as_deref(),
+        }
     }
 
     /// Prepares a point's program, runs it once and checks its outputs.
@@ -240,6 +279,8 @@ impl<'a> BlockContext<'a> {
         let runner = foreign.map(|foreign| foreign.runner);
         let is_deterministic = foreign.is_none_or(|foreign| foreign.is_deterministic);
         let is_users = program.foreign().is_some() || program.has_kernels_of_the_user();
+        let is_users_kernel = is_users && runner.is_none() && device.computes();
+        let threads_before = is_users_kernel.then(|| busy::of_this_group(false));
         let start = Instant::now();
         let prepared = self
             .prepare(point, program, artifacts, device)
@@ -260,6 +301,11 @@ impl<'a> BlockContext<'a> {
         if runner.is_none() && !has_expected_memory(&measurement) {
             measurement.flags.push(Flag::MemoryMismatch);
         }
+        let leaves_work = threads_before
+            .is_some_and(|before| busy::is_at_work(|| &busy::of_this_group(true) - &before));
+        if leaves_work {
+            note_changes(&mut measurement, vec![busy::WORDS.to_owned()]);
+        }
         let cache = self.cache.as_ref();
         let auto = undecided.map(|own| own.begin((self.block, point), cache, prepared, device));
         Ok(VerifiedPoint {
@@ -272,10 +318,13 @@ impl<'a> BlockContext<'a> {
             last_digest: None,
             is_users,
             changed_inputs: Vec::new(),
-            is_audited: runner == Some(Runner::Python),
             is_function: runner == Some(Runner::Python),
+            is_audited: is_users && runner != Some(Runner::Command),
+            is_kernel: runner.is_none(),
+            surprised_at: rounds::chance(&self.block.problem, &point.backend, SURPRISES),
             is_deterministic,
             carries_state,
+            leaves_work,
             complaint: None,
         })
     }
@@ -558,10 +607,20 @@ fn note_preparation(
     note_choices(measurement, prepared, device);
 }
 
-/// Notes what autotuners have chosen so far; a call may lead to one more choice.
+/// Notes what autotuners have chosen so far, and what the program has changed in its process; a
+/// call may lead to more.
 fn note_choices(measurement: &mut Measurement, prepared: Prepared, device: &dyn Device) {
     if let Some(parts) = device.preparation(prepared) {
         measurement.autotuned = parts.autotuned.into_iter().collect();
+        note_changes(measurement, parts.changed.into_iter().collect());
+    }
+}
+
+fn note_changes(measurement: &mut Measurement, changes: Vec<String>) {
+    measurement.process_changes = changes;
+    let is_flagged = measurement.flags.contains(&Flag::ChangesProcess);
+    if !is_flagged && !measurement.process_changes.is_empty() {
+        measurement.flags.push(Flag::ChangesProcess);
     }
 }
 

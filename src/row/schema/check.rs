@@ -118,6 +118,16 @@ pub(super) const CHECK: &[Column] = &[
         |found, field| put(&mut found.unlisted_sources, Ok(field.owned().map(Box::from))),
     ),
     text(
+        "process_changes",
+        "states of its process that a program of the user changed for others, with `; ` between",
+        "run",
+    )
+    .group(Group::Program)
+    .of_measurement(
+        |found| word(found.process_changes.as_deref()?),
+        |found, field| put(&mut found.process_changes, Ok(field.owned().map(Box::from))),
+    ),
+    text(
         "autotuned",
         "configurations that autotuners of Triton and PyTorch chose for kernels that a function in Python launches, \
          with `; ` between",

@@ -16,6 +16,7 @@ use crate::shim::{self, Mode};
 use crate::support::resolve;
 
 mod adversaries;
+mod audit;
 mod beside;
 mod checks;
 mod commands;

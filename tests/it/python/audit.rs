@@ -152,6 +152,38 @@ def product(w, x):
     );
 }
 
+/// Works in each third call, or for two sets of inputs alone.
+#[test]
+fn one_honest_call_does_not_vouch_for_others() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    for (body, reason) in [
+        (
+            "    if key not in kept or len(calls) < 12 or len(calls) % 3 == 0:\n        kept[key] = w @ x\n",
+            "us on inputs that it had not seen",
+        ),
+        (
+            "    if key not in kept and len(kept) > 1:\n        return x * 0\n    \
+             if key not in kept:\n        kept[key] = w @ x\n",
+            "for inputs that it had not seen",
+        ),
+    ] {
+        let place = products(
+            &format!(
+                "calls, kept = [], {{}}\n\n\ndef product(w, x):\n    calls.append(1)\n    \
+                 key = x[:64].tobytes()\n{body}    return kept[key]\n"
+            ),
+            "",
+        );
+        let ran = place.sweeper(&["run", "m.toml", "--set=case.products.grid.n=1400"]);
+        let rows = rows(&place);
+        let row = rows.values().next().unwrap();
+        assert_eq!(row["status"], "wrong", "{body}: {}", text(&ran));
+        assert!(row["reason"].contains(reason), "{body}: {}", row["reason"]);
+    }
+}
+
 /// An allocator may find memory for known inputs, and have none left for others: as here, where it
 /// gives all of it back to the system for inputs at a new address.
 #[test]

@@ -23,6 +23,7 @@ mod killed;
 mod parity;
 mod reference;
 mod rounding;
+mod state;
 mod torch;
 
 /// A function of `f.py` that doubles, whose modules lie in the folder `packages`.

@@ -5,7 +5,7 @@
 //! ends the process, or never returns, costs its own point: another interpreter is started, and
 //! gets the programs that are still measured when they are next asked for.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -18,20 +18,20 @@ use crate::declared::python::declaration::PythonFile;
 use crate::device::cpu::flush::Flush;
 use crate::device::cpu::identity as processors;
 use crate::device::{
-    DeviceError, DeviceMemory, Preparation, Prepared, RunsPrograms, Sample, Unseen,
+    DeviceError, DeviceMemory, Preparation, Prepared, RunsPrograms, Sample, UnseenRun,
 };
 use crate::identity::CacheState;
 use crate::row::outcome::Status;
 
 mod caches;
+mod interpreters;
 mod process;
 pub mod identity;
 mod page;
 pub mod reference;
 mod shared_file;
 
-use page::Page;
-use process::{Child, Failure};
+use interpreters::Interpreter;
 use shared_file::SharedFile;
 
 /// The kernel that reads a GPU's cache clean.
@@ -77,7 +77,8 @@ pub struct Python {
     limit: Duration,
     /// The kernel cache's folder, below which libraries keep the code that they compile.
     cache_dir: Option<PathBuf>,
-    interpreter: Option<Interpreter>,
+    /// Interpreters: one of all programs, and those of programs that have one to themselves.
+    interpreters: BTreeMap<Option<Prepared>, Interpreter>,
     /// Interpreters that were started so far.
     started: u64,
     /// The inputs of the problem, once a program needed them.
@@ -87,16 +88,6 @@ pub struct Python {
     last: Option<Prepared>,
 }
 
-/// A process that was told where functions run.
-struct Interpreter {
-    child: Child,
-    exe: String,
-    /// It has the inputs of the problem.
-    is_bound: bool,
-    /// Watched as long as the process lives.
-    _page: Option<Page>,
-}
-
 /// A program.
 struct State {
     /// The request that describes it to the interpreter.
@@ -104,6 +95,8 @@ struct State {
     exe: String,
     /// The number of the interpreter that has it.
     interpreter: u64,
+    /// It has an interpreter to itself: it changed one for others, or failed in that of all.
+    is_alone: bool,
     /// The times of its first preparation, and what autotuners chose in all calls.
     preparation: Option<Preparation>,
     /// The file that it writes its outputs into.
@@ -147,7 +140,7 @@ impl Python {
             cache,
             limit,
             cache_dir,
-            interpreter: None,
+            interpreters: BTreeMap::new(),
             started: 0,
             inputs: None,
             programs: Vec::new(),
@@ -158,99 +151,6 @@ impl Python {
     /// Lets each request from now on take so long.
     pub fn set_limit(&mut self, limit: Duration) {
         self.limit = limit;
-    }
-
-    /// An interpreter that was told where functions run.
-    fn open(&mut self, exe: &str) -> Result<(), DeviceError> {
-        if self
-            .interpreter
-            .as_ref()
-            .is_some_and(|held| held.exe == exe)
-        {
-            return Ok(());
-        }
-        self.interpreter = None;
-        self.started += 1;
-        let (mut request, mut variables, page) = match &self.place {
-            Place::Cpu {
-                processors,
-                flush_bytes,
-                gpu,
-            } => {
-                let memory_bytes = crate::device::memory::available_bytes() / 10 * 9;
-                let request = json!({
-                    "device": "cpu",
-                    "processors": processors,
-                    "flush_bytes": flush_bytes,
-                    // A GPU's driver reserves addresses for far more than there is.
-                    "memory_bytes": gpu.is_none().then_some(memory_bytes),
-                    "gpu": gpu.is_some(),
-                });
-                (
-                    request,
-                    variables_of_cpu(processors.len(), gpu.as_deref()),
-                    None,
-                )
-            }
-            Place::Cuda { unit } => {
-                let page = Page::new().map_err(of_system)?;
-                let request = json!({
-                    "device": "cuda",
-                    "page": page.path(),
-                    "read_ptx": READ_PTX,
-                });
-                (request, variables_of_gpu(unit), Some(page))
-            }
-        };
-        if let Some(cache) = &self.cache_dir {
-            let device = request["device"].as_str().unwrap_or_default();
-            variables.extend(caches::variables(cache, exe, device));
-        }
-        request["do"] = json!("open");
-        request["cache"] = json!(self.cache.word());
-        let mut child = Child::start(exe, &variables).map_err(failed)?;
-        let limit = self.limit.max(reference::LOADING_LIMIT);
-        child.ask(&request, limit).map_err(failed)?;
-        self.interpreter = Some(Interpreter {
-            child,
-            exe: exe.to_owned(),
-            is_bound: false,
-            _page: page,
-        });
-        Ok(())
-    }
-
-    /// Asks the open interpreter.
-    fn ask(&mut self, request: &Value) -> Result<Value, DeviceError> {
-        self.ask_within(request, self.limit)
-    }
-
-    fn ask_within(&mut self, request: &Value, limit: Duration) -> Result<Value, DeviceError> {
-        let Some(interpreter) = &mut self.interpreter else {
-            return Err(DeviceError::Foreign {
-                status: Status::Error,
-                reason: "there is no interpreter".to_owned(),
-            });
-        };
-        let answer = interpreter.child.ask(request, limit);
-        if answer.as_ref().is_err_and(|failure| failure.is_lost) {
-            self.interpreter = None;
-        }
-        answer.map_err(failed)
-    }
-
-    /// Asks about a program, which the interpreter gets first if it is another than it was.
-    fn ask_about(
-        &mut self,
-        program: Prepared,
-        verb: &str,
-        mut more: Value,
-    ) -> Result<Value, DeviceError> {
-        self.get_ready(program)?;
-        more["do"] = json!(verb);
-        more["id"] = json!(program.0);
-        more["as_graph"] = json!(self.programs[program.0].as_graph);
-        self.ask(&more)
     }
 
     /// Calls a function that judges outputs: `given` has tensors called `inputs/NAME`,
@@ -268,11 +168,11 @@ impl Python {
             .map_err(|error| DeviceError::Launch(error.to_string()))?;
         let shared = SharedFile::of_tensors("sweeper-judged", given).map_err(of_system)?;
         let exe = interpreter_of(&request);
-        self.open(&exe)?;
+        self.open(&exe, None)?;
         request["do"] = json!("judge");
         request["file"] = json!(shared.path());
         request["knows_expected"] = json!(knows_expected);
-        let answer = self.ask(&request)?;
+        let answer = self.ask(None, &request)?;
         let judgement = match (request["bound"].as_f64(), answer["is_right"].as_bool()) {
             (Some(bound), _) => answer["value"].as_str().and_then(|value| {
                 let value = value.parse().ok()?;
@@ -298,10 +198,10 @@ impl Python {
             .map_err(|error| DeviceError::Launch(error.to_string()))?;
         let shared = SharedFile::new("sweeper-made").map_err(of_system)?;
         let exe = interpreter_of(&request);
-        self.open(&exe)?;
+        self.open(&exe, None)?;
         request["do"] = json!("generate");
         request["file"] = json!(shared.path());
-        self.ask(&request)?;
+        self.ask(None, &request)?;
         shared.tensors().map_err(of_system)
     }
 
@@ -316,64 +216,18 @@ impl Python {
         files: &[PythonFile],
         folder: &str,
     ) -> Result<Value, DeviceError> {
-        self.open(exe)?;
+        self.open(exe, None)?;
         let texts = files.iter().map(|file| {
             let path = format!("{folder}/{}", file.name);
             json!({ "module": file.module, "path": path, "text": file.text })
         });
         let source = json!({ "files": texts.collect::<Vec<_>>(), "load": "all" });
         let what = files.first().map_or("", |file| &file.name);
-        self.ask(&json!({ "do": "examine", "source": source, "path": [], "what": what }))
+        self.ask(
+            None,
+            &json!({ "do": "examine", "source": source, "path": [], "what": what }),
+        )
     }
-
-    /// Lets the open interpreter have a program, if it does not have it yet.
-    fn get_ready(&mut self, program: Prepared) -> Result<(), DeviceError> {
-        let exe = self.programs[program.0].exe.clone();
-        self.open(&exe)?;
-        if self.programs[program.0].interpreter == self.started {
-            return Ok(());
-        }
-        let is_bound = self.interpreter.as_ref().is_some_and(|held| held.is_bound);
-        if let (false, Some(inputs)) = (is_bound, &self.inputs) {
-            let request = json!({ "do": "bind", "file": inputs.path() });
-            self.ask(&request)?;
-            if let Some(interpreter) = &mut self.interpreter {
-                interpreter.is_bound = true;
-            }
-        }
-        let mut request = self.programs[program.0].request.clone();
-        request["do"] = json!("prepare");
-        request["id"] = json!(program.0);
-        let answer = self.ask(&request)?;
-        let state = &mut self.programs[program.0];
-        state.interpreter = self.started;
-        state.preparation = state.preparation.take().or_else(|| {
-            Some(Preparation {
-                import_ns: answer["import_ns"].as_u64()?,
-                first_call_ns: Some(answer["first_ns"].as_u64()?),
-                unlisted: texts(&answer["unlisted"]).collect(),
-                autotuned: BTreeSet::new(),
-            })
-        });
-        state.note_choices(&answer);
-        Ok(())
-    }
-}
-
-impl State {
-    /// Keeps what an answer says of configurations that autotuners chose. Another interpreter may
-    /// choose others, and has a part of the samples then.
-    fn note_choices(&mut self, answer: &Value) {
-        if let Some(preparation) = &mut self.preparation {
-            preparation.autotuned.extend(texts(&answer["autotuned"]));
-        }
-    }
-}
-
-/// The texts of a list.
-fn texts(list: &Value) -> impl Iterator<Item = String> {
-    let items = list.as_array().into_iter().flatten();
-    items.filter_map(|item| item.as_str().map(str::to_owned))
 }
 
 impl ForeignRunner for Python {
@@ -381,8 +235,11 @@ impl ForeignRunner for Python {
         self.programs.clear();
         self.last = None;
         self.inputs = None;
-        if let Some(interpreter) = &mut self.interpreter {
+        self.interpreters.retain(|owner, _| owner.is_none());
+        for interpreter in self.interpreters.values_mut() {
             interpreter.is_bound = false;
+            interpreter.had_others |= !interpreter.programs.is_empty();
+            interpreter.programs.clear();
         }
     }
 
@@ -403,6 +260,7 @@ impl ForeignRunner for Python {
             request,
             exe,
             interpreter: 0,
+            is_alone: false,
             preparation: None,
             outputs: SharedFile::new("sweeper-outputs").map_err(of_system)?,
             as_graph: false,
@@ -410,7 +268,8 @@ impl ForeignRunner for Python {
             most_calls: 1,
         });
         let prepared = Prepared(self.programs.len() - 1);
-        self.get_ready(prepared)?;
+        // It is got ready for it.
+        self.ask_about(prepared, "ready", json!({}))?;
         Ok(prepared)
     }
 }
@@ -433,7 +292,6 @@ impl RunsPrograms for Python {
         let request = json!({ "iterations": iterations });
         let answer = self.ask_about(program, "sample", request)?;
         let state = &mut self.programs[program.0];
-        state.note_choices(&answer);
         state.calls += u64::from(iterations);
         state.most_calls = state.most_calls.max(iterations);
         let elapsed_ns = answer["elapsed_ns"].as_f64().unwrap_or(f64::NAN);
@@ -464,31 +322,32 @@ impl RunsPrograms for Python {
         Ok(serde_json::from_value(answer["changed"].clone()).unwrap_or_default())
     }
 
-    fn audit(
+    fn run_unseen(
         &mut self,
         program: Prepared,
-        (inputs, timed): (&Tensors, Option<&Tensors>),
-        slowest_ns: f64,
-    ) -> Result<Option<Unseen>, DeviceError> {
-        self.ask_about(program, "late_work", json!({}))?;
-        let timed = timed.map(|inputs| SharedFile::of_tensors("sweeper-timed", inputs));
-        let timed = timed.transpose().map_err(of_system)?;
+        inputs: &Tensors,
+        _specs: &[TensorSpec],
+    ) -> Result<Option<UnseenRun>, DeviceError> {
         let other = SharedFile::of_tensors("sweeper-unseen", inputs).map_err(of_system)?;
-        let outputs = &self.programs[program.0].outputs;
-        let request = json!({
-            "file": other.path(),
-            "timed": timed.as_ref().map(SharedFile::path),
-            "results": outputs.path(),
-            "slowest_ns": slowest_ns,
-        });
-        let answer = self.ask_about(program, "audit", request)?;
-        let outputs = &self.programs[program.0].outputs;
-        Ok(Some(Unseen {
-            outputs: outputs.tensors().map_err(of_system)?,
-            is_as_fast: answer["is_as_fast"].as_bool().unwrap_or(false),
-            least_ns: answer["least_ns"].as_f64().unwrap_or(f64::NAN),
-            usual_ns: answer["usual_ns"].as_f64().unwrap_or(f64::NAN),
+        let results = self.programs[program.0].outputs.path();
+        let request = json!({ "iterations": 1, "unseen": other.path(), "results": results });
+        let answer = self.ask_about(program, "sample", request)?;
+        let outputs = self.programs[program.0].outputs.tensors();
+        Ok(Some(UnseenRun {
+            outputs: outputs.map_err(of_system)?,
+            elapsed_ns: answer["elapsed_ns"].as_f64().unwrap_or(f64::NAN),
+            has_room: answer["has_room"].as_bool().unwrap_or(false),
         }))
+    }
+
+    fn run_known(&mut self, program: Prepared, _given: &Tensors) -> Result<f64, DeviceError> {
+        let request = json!({ "iterations": 1, "known": true });
+        let answer = self.ask_about(program, "sample", request)?;
+        Ok(answer["elapsed_ns"].as_f64().unwrap_or(f64::NAN))
+    }
+
+    fn refuse_late_work(&mut self, program: Prepared) -> Result<(), DeviceError> {
+        self.ask_about(program, "late_work", json!({})).map(drop)
     }
 
     fn start_anew(&mut self, program: Prepared) -> Result<bool, DeviceError> {
@@ -496,7 +355,8 @@ impl RunsPrograms for Python {
         if matches!(self.place, Place::Cuda { .. }) {
             return Ok(false);
         }
-        self.interpreter = None;
+        let owner = self.owner(program);
+        self.interpreters.remove(&owner);
         let state = &mut self.programs[program.0];
         let most_calls = u64::from(state.most_calls);
         let mut left = std::mem::take(&mut state.calls);
@@ -523,46 +383,6 @@ impl RunsPrograms for Python {
 /// The interpreter that a request names.
 pub fn interpreter_of(request: &Value) -> String {
     request["exe"].as_str().unwrap_or("python3").to_owned()
-}
-
-/// Variables of an interpreter whose functions have so many threads.
-fn variables_of_cpu(threads: usize, gpu: Option<&str>) -> Vec<(String, String)> {
-    let names = ["OMP", "MKL", "OPENBLAS", "NUMEXPR"];
-    let threads = names.map(|name| (format!("{name}_NUM_THREADS"), threads.to_string()));
-    let gpu = gpu.unwrap_or_default().to_owned();
-    let visible = ("CUDA_VISIBLE_DEVICES".to_owned(), gpu);
-    // Of large tensors that come and go, pieces of memory are left that none fits into.
-    let segments = "expandable_segments:True".to_owned();
-    let segments = ("PYTORCH_CUDA_ALLOC_CONF".to_owned(), segments);
-    // JAX would start every kind of device that it has a plug-in for.
-    let platforms = ("JAX_PLATFORMS".to_owned(), "cpu".to_owned());
-    threads
-        .into_iter()
-        .chain([visible, segments, platforms])
-        .collect()
-}
-
-/// Variables of an interpreter whose functions run on a GPU.
-fn variables_of_gpu(unit: &str) -> Vec<(String, String)> {
-    [
-        ("CUDA_VISIBLE_DEVICES", unit),
-        // Libraries have thousands of kernels, of which few are launched.
-        ("CUDA_MODULE_LOADING", "LAZY"),
-        // JAX would take three quarters of the memory, and leave other libraries the rest.
-        ("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
-    ]
-    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-    .to_vec()
-}
-
-fn failed(failure: Failure) -> DeviceError {
-    if failure.is_from_outside {
-        return DeviceError::Interrupted(failure.reason);
-    }
-    DeviceError::Foreign {
-        status: failure.status,
-        reason: failure.reason,
-    }
 }
 
 fn of_system(error: std::io::Error) -> DeviceError {

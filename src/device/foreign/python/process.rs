@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::device::memory;
-use crate::device::process::{LastWords, die_with_parent, is_of_others, kill_group, signal_name};
+use crate::device::process::{
+    LastWords, Signal, die_with_parent, is_of_others, kill_group, signal_group, signal_name,
+};
 use crate::frames;
 use crate::row::outcome::Status;
 
@@ -18,7 +20,7 @@ use crate::row::outcome::Status;
 const BOOTSTRAP: &str = include_str!("child/bootstrap.py");
 
 /// The modules, by name.
-const MODULES: [(&str, &str); 27] = [
+const MODULES: [(&str, &str); 28] = [
     ("main", include_str!("child/main.py")),
     ("frames", include_str!("child/frames.py")),
     ("faults", include_str!("child/faults.py")),
@@ -29,6 +31,7 @@ const MODULES: [(&str, &str); 27] = [
     ("program", include_str!("child/program.py")),
     ("autograd", include_str!("child/autograd.py")),
     ("audit", include_str!("child/audit.py")),
+    ("state", include_str!("child/state.py")),
     ("kernelbench", include_str!("child/kernelbench.py")),
     ("examine", include_str!("child/examine.py")),
     ("generate", include_str!("child/generate.py")),
@@ -75,6 +78,7 @@ pub(super) struct Child {
     last_words: LastWords,
     /// How often the system had ended processes of the control group for their memory before it.
     kills_before: u64,
+    is_suspended: bool,
 }
 
 impl Child {
@@ -133,6 +137,7 @@ impl Child {
             answers,
             last_words,
             kills_before,
+            is_suspended: false,
         })
     }
 
@@ -184,6 +189,27 @@ impl Child {
                 }
                 answer => return answer,
             }
+        }
+    }
+
+    /// The number of the process, which leads a group.
+    pub(super) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Stops it with all of its group, until it is resumed.
+    pub(super) fn suspend(&mut self) {
+        if !self.is_suspended {
+            signal_group(self.process.id(), Signal::STOP);
+            self.is_suspended = true;
+        }
+    }
+
+    /// Lets it go on.
+    pub(super) fn resume(&mut self) {
+        if self.is_suspended {
+            signal_group(self.process.id(), Signal::CONT);
+            self.is_suspended = false;
         }
     }
 

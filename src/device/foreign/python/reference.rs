@@ -29,9 +29,9 @@ impl Python {
     pub fn load(&mut self, function: &Foreign) -> Result<(), DeviceError> {
         let request: Value = serde_json::from_str(&function.request)
             .map_err(|error| DeviceError::Launch(error.to_string()))?;
-        self.open(&interpreter_of(&request))?;
+        self.open(&interpreter_of(&request), None)?;
         let request = json!({ "do": "load", "arrays": request["arrays"] });
-        self.ask_within(&request, self.limit.max(LOADING_LIMIT))
+        self.ask_within(None, &request, self.limit.max(LOADING_LIMIT))
             .map(drop)
     }
 
@@ -54,7 +54,7 @@ impl Python {
         request["do"] = json!("answer");
         request["file"] = json!(given.path());
         request["results"] = json!(answer.path());
-        self.ask(&request)?;
+        self.ask(None, &request)?;
         answer.tensors().map_err(of_system)
     }
 }

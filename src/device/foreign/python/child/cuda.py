@@ -2,7 +2,7 @@
 all of a call is queued. As `src/device/cuda/timing.rs`, which measures kernels of ours."""
 
 import ctypes
-import time
+from time import perf_counter, perf_counter_ns, sleep
 
 import numpy
 
@@ -103,9 +103,9 @@ class DeviceClock:
             if self.flush is not None:
                 self.flush.queue()
             self.driver.check(self.driver.cuCtxSynchronize(), "flushing the cache")
-            start = time.perf_counter_ns()
+            start = perf_counter_ns()
             program.call()
-            elapsed += time.perf_counter_ns() - start
+            elapsed += perf_counter_ns() - start
         return elapsed
 
     def refuse_work_after_stop(self, program):
@@ -115,9 +115,9 @@ class DeviceClock:
         late = 0
         for _ in range(LATE_TRIES):
             elapsed, _ = self.span(program, 1)
-            start = time.perf_counter()
+            start = perf_counter()
             self.driver.check(self.driver.cuCtxSynchronize(), "running the function")
-            idle_s = time.perf_counter() - start
+            idle_s = perf_counter() - start
             late += idle_s > LATE_S + LATE_PART * elapsed * 1e-9
         if late > LATE_TRIES // 2:
             reason = "the device works on after the call: it works outside the timed stream"
@@ -137,7 +137,7 @@ class DeviceClock:
             return
         try:
             program.call()
-            time.sleep(wait_s)
+            sleep(wait_s)
             behind = self.snapshot(program)
         finally:
             in_time = self.gate.open()

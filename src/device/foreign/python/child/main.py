@@ -5,14 +5,15 @@ import os
 import platform
 import resource
 import sys
-import time
+from time import perf_counter_ns
 
-from . import audit, caches, examine, faults, generate, judge, tensors, unlisted
+from . import audit, caches, examine, faults, generate, judge, sources, tensors, unlisted
 from .arrays import FRAMEWORKS
 from .autotuned import WATCH
 from .frames import Frames
 from .imports import IMPORTS
 from .program import Program
+from .state import States, Turn
 
 
 class Server:
@@ -41,6 +42,7 @@ class Server:
             if opened["memory_bytes"] is not None:
                 limit_memory(opened["memory_bytes"])
             self.clock = HostClock(opened["cache"], opened["flush_bytes"], opened["processors"])
+        self.states = States()
 
     def bind(self, request):
         """Takes the inputs of a problem, and forgets those of the one before with its programs."""
@@ -52,9 +54,10 @@ class Server:
 
     def framework(self, name):
         if name not in self.frameworks:
-            start = time.perf_counter_ns()
+            start = perf_counter_ns()
             self.frameworks[name] = FRAMEWORKS[name](self.device)
-            self.framework_ns[name] = time.perf_counter_ns() - start
+            self.framework_ns[name] = perf_counter_ns() - start
+            self.states.take()
         return self.frameworks[name]
 
     def given(self, name):
@@ -69,16 +72,20 @@ class Server:
         compiled."""
         self.files = {held["path"] for held in request["source"].get("files", [])}
         framework = self.framework(request["arrays"])
+        given = self.given(request["arrays"])
         before = unlisted.loaded()
         WATCH.forget()
+        sources.search(request["path"])
+        self.states.take()
+        self.states.enter(turn := Turn())
         with WATCH.launches():
-            program = Program(request, framework, self.given(request["arrays"]))
-            start = time.perf_counter_ns()
+            program = Program(request, framework, given, turn)
+            start = perf_counter_ns()
             program.restore()
             with framework.watched() as memory:
                 program.call()
             framework.synchronize()
-            first_ns = time.perf_counter_ns() - start
+            first_ns = perf_counter_ns() - start
         autotuned = WATCH.texts()
         program.peak_bytes = memory and memory.peak_bytes
         program.read()
@@ -105,7 +112,12 @@ class Server:
         program = self.programs[request["id"]]
         program.as_graph = request.get("as_graph", False)
         self.files = program.files
+        self.states.enter(program.turn)
         return program
+
+    def ready(self, request):
+        """Nothing is left to do."""
+        return {}
 
     def poison(self, request):
         program = self.program(request)
@@ -119,12 +131,18 @@ class Server:
             if other is not program:
                 other.results = None
         WATCH.forget()
-        gc.disable()
+        # Runs of an audit, too: frames that call the function are those of its samples.
+        run = audit.run(program, self.clock, request)
         try:
-            elapsed, is_ungated = self.clock.span(program, request["iterations"])
+            gc.disable()
+            try:
+                elapsed, is_ungated = self.clock.span(program, request["iterations"])
+            finally:
+                gc.enable()
+            more = run.read(request)
         finally:
-            gc.enable()
-        return {"elapsed_ns": elapsed, "ungated": is_ungated, "autotuned": WATCH.texts()}
+            run.end()
+        return {"elapsed_ns": elapsed, "ungated": is_ungated, "autotuned": WATCH.texts(), **more}
 
     def results(self, request):
         tensors.write(request["file"], self.program(request).read())
@@ -132,22 +150,8 @@ class Server:
 
     def late_work(self, request):
         """Whether results change after the span."""
-        audit.late_work(self.program(request), self.clock)
+        audit.refuse_late_work(self.program(request), self.clock)
         return {}
-
-    def audit(self, request):
-        program = self.program(request)
-        framework = program.framework
-        given = {key: framework.of(held) for key, held in tensors.read(request["file"]).items()}
-        timed = None
-        if request.get("timed") is not None:
-            timed = {key: framework.of(held) for key, held in tensors.read(request["timed"]).items()}
-        # With inputs of a user's function, each request is one more turn.
-        tries = program.tries = program.tries or audit.Tries(request["slowest_ns"])
-        outputs = audit.audit(program, self.clock, given, timed, tries)
-        tensors.write(request["results"], outputs)
-        least_ns = min(tries.unseen)
-        return {"is_as_fast": tries.is_as_fast, "least_ns": least_ns, "usual_ns": tries.usual_ns}
 
     def load(self, request):
         self.framework(request["arrays"])
@@ -169,6 +173,7 @@ class Server:
         """The right outputs by a reference of PyTorch, and what rounding does to them."""
         from . import reference
 
+        self.states.enter(Turn())
         self.files = {held["path"] for held in request["source"].get("files", [])}
         frameworks = {"cpu": self.framework("torch")}
         if self.has_gpu and self.gpu() is not None:
@@ -179,16 +184,19 @@ class Server:
 
     def generate(self, request):
         """The inputs that a function of the user makes."""
+        self.states.enter(Turn())
         self.files = {held["path"] for held in request["source"].get("files", [])}
         tensors.write(request["file"], generate.generate(request))
         return {}
 
     def judge(self, request):
+        self.states.enter(Turn())
         self.files = {held["path"] for held in request["source"].get("files", [])}
         return judge.judge(request)
 
     def examine(self, request):
         """The tensors of a problem of KernelBench."""
+        self.states.enter(Turn())
         self.files = {held["path"] for held in request["source"]["files"]}
         return examine.examine(request, self.framework("torch"))
 
@@ -252,6 +260,16 @@ def ready():
     return {"python": platform.python_version(), "implementation": platform.python_implementation()}
 
 
+def settle(server, answer):
+    """Ends the turn of a function, with what it changed in its answer. An interpreter in which some
+    of that is left ends, unless it is said that the function may keep it to itself."""
+    changed, is_left = server.states.leave() if server else ([], False)
+    if "error" in answer:
+        answer["error"]["ends"] |= is_left
+    elif changed:
+        answer["ok"].update(process_changes=changed, is_left=is_left)
+
+
 def serve():
     """Answers every request; a failure is an answer, too."""
     frames = Frames()
@@ -267,12 +285,13 @@ def serve():
             answer = {"ok": answer}
         except SystemExit as error:
             reason = f"it ended the interpreter: exit({error.code})"
-            answer = {"error": {"status": "error", "reason": reason}}
+            answer = {"error": {"status": "error", "reason": reason, "ends": False}}
         except BaseException as error:
             answer = faults.answer(error, server.files if server else ())
             # The traceback holds memory that the next program may need.
             error.__traceback__ = None
             gc.collect()
+        settle(server, answer)
         is_lost = answer.get("error", {}).get("ends", False)
         frames.send(answer)
         if is_lost:

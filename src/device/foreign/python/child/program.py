@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-import time
+from time import perf_counter_ns
 
 from . import autograd, faults, kernelbench, sources
 from .arrays import are_one_shape
@@ -31,8 +31,10 @@ ARGUMENTS = ("given", "own", "targets", "positional", "named", "runner", "graph"
 class Program:
     """A function that is ready to be called again and again."""
 
-    def __init__(self, request, framework, given):
+    def __init__(self, request, framework, given, turn):
         self.request = request
+        # What it changes in this process.
+        self.turn = turn
         self.framework = framework
         self.what = request["what"]
         self.files = {held["path"] for held in request["source"].get("files", [])}
@@ -41,13 +43,13 @@ class Program:
         self.all_files = self.files | {held["path"] for held in problem.get("files", [])}
         self.setting = framework.setting(request, given)
         framework.enter(self.setting)
-        start = time.perf_counter_ns()
+        start = perf_counter_ns()
         if request.get("model") is not None:
             function = kernelbench.model(request, framework)
         else:
             module = sources.load(request["source"], request["path"])
             function = sources.entry(module, request["entry"], self.what)
-        self.import_ns = time.perf_counter_ns() - start
+        self.import_ns = perf_counter_ns() - start
         options = request.get("torch_compile")
         if options is not None:
             function = framework.torch.compile(function, **options)
@@ -55,8 +57,8 @@ class Program:
         self.outputs = {held["name"]: held for held in request["outputs"]}
         # Of gradients at results, where no input is one.
         self.ones = None
-        # Those of its audit.
-        self.tries = None
+        # Its audit, once that has begun.
+        self.audit = None
         # Whether its launches are one CUDA graph.
         self.as_graph = False
         # The most memory of its first call, where the library counts none itself.
@@ -168,6 +170,10 @@ class Program:
         comes from an allocator, and is poisoned where the allocator hands it out again."""
         self.results = None
         self._poison_known()
+        self.poison_returned()
+
+    def poison_returned(self):
+        """Poisons memory for outputs that it returns, and gives it back to the allocator."""
         held = [
             self.framework.poisoned(output["dtype"], output["shape"])
             for name, output in self.outputs.items()
@@ -212,7 +218,7 @@ class Program:
             if not self.framework.holds(array):
                 kind = type(array).__name__
                 raise faults.Refused("wrong", f"`{name}` is a {kind}, and no array of {self.framework.name}")
-            found[name] = array
+            found[name] = self.framework.plain(array)
         return found
 
     def bits(self, name, array):

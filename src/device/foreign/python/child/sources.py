@@ -52,11 +52,16 @@ def execute(module, path, tree, text):
     exec(compile(tree, path, "exec"), module.__dict__)
 
 
-def load(source, search, constants=None):
-    """The module that a backend's source is. Names that it gives values to may have others."""
-    for folder in search:
+def search(folders):
+    """Has modules of the user be looked for in folders."""
+    for folder in folders:
         if folder not in sys.path:
             sys.path.append(folder)
+
+
+def load(source, folders, constants=None):
+    """The module that a backend's source is. Names that it gives values to may have others."""
+    search(folders)
     if "module" in source:
         name = source["module"]
         try:

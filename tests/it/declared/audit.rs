@@ -1,0 +1,97 @@
+//! Audits of kernels in C: other inputs, and results that are poisoned.
+
+use std::fs;
+
+use super::rows;
+use crate::place::{Place, code, text};
+
+/// y = 2 x + 1, by kernels that work in each run or not.
+const KERNELS: &str = "\
+void honest(float *restrict y, const float *restrict x, int n)
+{
+    for (int i = 0; i < n; i++)
+        y[i] = 2.0f * x[i] + 1.0f;
+}
+void once(float *restrict y, const float *restrict x, int n)
+{
+    static const float *done;
+    if (done != x)
+        honest(y, x, n);
+    done = x;
+}
+void every_second(float *restrict y, const float *restrict x, int n)
+{
+    static int calls;
+    if (calls++ % 2 == 0)
+        honest(y, x, n);
+}
+void if_not_done(float *restrict y, const float *restrict x, int n)
+{
+    if (y[n - 1] != 2.0f * x[n - 1] + 1.0f)
+        honest(y, x, n);
+}
+";
+
+fn kernels(backends: &[&str], more: &str) -> Place {
+    let mut manifest = "schema = 1
+[workload.scale]
+params    = { n = { int = [1, 4000000] } }
+inputs.x  = { dtype = \"f32\", shape = [\"n\"] }
+outputs.y = { dtype = \"f32\", shape = [\"n\"] }
+check     = { reference = { expr = \"2.0 * x + 1.0\" } }
+[case.scale]
+workload = \"scale\"
+grid = { n = 300000 }
+[device]
+use = \"cpu\"
+[measure]
+repeats = 7
+"
+    .to_owned()
+        + more;
+    for backend in backends {
+        manifest += &format!(
+            "[backend.{backend}]\nworkload = \"scale\"\nc = \"kernels.c\"\nentry = \"{backend}\"\n\
+             args = [\"y\", \"x\", {{ i32 = \"n\" }}]\n"
+        );
+    }
+    let place = Place::new(&manifest);
+    fs::write(place.path("kernels.c"), KERNELS).unwrap();
+    place
+}
+
+#[test]
+fn kernels_that_do_not_work_in_each_run_are_found() {
+    let expected = [
+        ("honest", ""),
+        ("once", "a run on poisoned results left others"),
+        ("every_second", "a run on poisoned results left others"),
+        ("if_not_done", "us on inputs that it had not seen"),
+    ];
+    let place = kernels(&expected.map(|(backend, _)| backend), "");
+    let ran = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&ran), 4, "{}", text(&ran));
+    for row in rows(&place) {
+        let (backend, reason) = (&row["backend"], &row["reason"]);
+        let of = expected.iter().find(|(name, _)| name == backend).unwrap();
+        let status = &row["status"];
+        let is_right = of.1.is_empty();
+        assert_eq!(
+            status,
+            if is_right { "ok" } else { "wrong" },
+            "{backend}: {reason}"
+        );
+        let is_told = reason.contains(of.1) || reason.contains("for inputs that it had not seen");
+        assert!(is_told, "{backend}: {reason}");
+    }
+}
+
+/// Whatever state caches are in before a run.
+#[test]
+fn honest_kernels_stay_right() {
+    for more in ["l2 = \"hot\"\n", "l2 = \"clean\"\n"] {
+        let place = kernels(&["honest"], more);
+        let ran = place.sweeper(&["run", "m.toml"]);
+        assert_eq!(code(&ran), 0, "{more}: {}", text(&ran));
+    }
+}
