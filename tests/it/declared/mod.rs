@@ -23,6 +23,7 @@ mod commands;
 mod constants;
 mod definition;
 mod edited;
+mod mutants;
 mod racing;
 
 fn declared(name: &str) -> PathBuf {
