@@ -4,8 +4,8 @@
 // after.
 //
 // A ring holds the last messages relative to a line: log weights grow by about as much from
-// boundary to boundary, and would leave the range of f32, or in log space lose digits of each step to the
-// growth of all steps before. The line begins at a boundary, `origin`, and has the slope of the
+// boundary to boundary, and would leave the range of f32, or in log space lose digits of each step
+// to the growth of all steps before. The line begins at a boundary, `origin`, and has the slope of the
 // offsets before it; for entropies there is one, too. Scores of labels are relative to those of the
 // origin. Where a message is far from its line there is a new one, and the ring is filled anew from
 // the messages, which keep their own scale: what was flushed comes back when it matters again. A
