@@ -77,30 +77,27 @@ fn has_even_counter() -> bool {
     is_even
 }
 
-/// The times that are too far from those by hand: of 1, 10, 100 us and 1 ms, hot by 2 %, and cold by
-/// 5 % and what a call's first touch of memory varies by.
+/// The times that are too far from those by hand: of 1, 10, 100 us and 1 ms, hot by 2 % when what
+/// calls take is taken off, and cold by 5 % and what a program without optimization adds.
 fn far(state: &str) -> Vec<String> {
     let rows = rows("spin.toml", &format!("l2 = \"{state}\"\n"));
     let ticks: Vec<&str> = rows.iter().map(|row| &*row["ticks"]).collect();
     let by_hand = by_hand(&ticks);
     let mut far = vec![];
     for (row, [hot, cold]) in rows.iter().zip(by_hand) {
-        let (right, bound) = match state {
-            "hot" => (hot, 0.02 * hot),
-            _ => (cold, 0.05 * cold + 300.0),
+        let floor = number(row, "launch_floor_ns");
+        let (right, bound, calls) = match state {
+            "hot" => (hot, 0.02 * hot, floor),
+            _ => (cold, 0.05 * cold + 1500.0, 0.0),
         };
-        let found = number(row, "min_ns");
+        let found = number(row, "min_ns") - calls;
         if (found - right).abs() > bound {
             far.push(format!(
                 "{} ticks {state}: {found} ns, {right} by hand",
                 row["ticks"]
             ));
         }
-        assert!(
-            number(row, "launch_floor_ns") < 1000.0,
-            "{}",
-            row["launch_floor_ns"]
-        );
+        assert!((1.0..3000.0).contains(&floor), "{floor}");
     }
     far
 }

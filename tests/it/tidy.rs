@@ -16,7 +16,7 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 97_600),
+    ("src", 97_300),
     ("kernels/program/src", 4_900),
     ("kernels/compiler/src", 31_400),
     ("kernels/workloads/src", 18_600),

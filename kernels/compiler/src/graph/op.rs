@@ -110,10 +110,11 @@ pub struct Attention {
 pub enum AttentionPart {
     /// Of `q, k, v`: the weighted values (.., S, E).
     Out,
-    /// Of `q, k`: the logarithm of each row's sum of exponentials, (.., S, 1); where sums are split,
-    /// (.., S, 2), a number near the row's greatest score, and the reciprocal of the sum relative to
-    /// it, from which weights follow without the rounding of a logarithm as large as scores. Here the
-    /// former is the greatest score; kernels have units and references of their own.
+    /// Of `q, k`: the logarithm of each row's sum of exponentials, (.., S, 1). Where sums are
+    /// split, (.., S, 2): a number near the row's greatest score, and the reciprocal of the sum
+    /// relative to it, from which weights follow without the rounding of a logarithm as large as
+    /// scores. Here the former is the greatest score; kernels have units and references of their
+    /// own.
     LogSumExp,
     /// Of `q, k, v, grad_out, log_sum_exp, delta`: the gradient by `q`. `delta` (.., S, 1) is the
     /// sum of `grad_out out` over each row (Dao et al., "FlashAttention", 2022, appendix B.2).

@@ -4,12 +4,12 @@
 // after.
 //
 // A ring holds the last messages relative to a line: log weights grow by about as much from
-// boundary to boundary, and would leave the range of f32, or in log space lose digits of each step to the
-// growth of all steps before. The line begins at a boundary, `origin`, and has the slope of the
-// offsets before it; for entropies there is one, too. Scores of labels are relative to those of the
-// origin. Where a message is far from its line there is a new one, and the ring is filled anew from
-// the messages, which keep their own scale: what was flushed comes back when it matters again. A
-// sum that is too small for its flushed terms not to matter is done in log space, by the caller.
+// boundary to boundary, and would leave the range of f32, or in log space lose digits of each step
+// to the growth of all steps before. The line begins at a boundary, `origin`, and has the slope of
+// the offsets before it; for entropies there is one, too. Scores of labels are relative to those of
+// the origin. Where a message is far from its line there is a new one, and the ring is filled anew
+// from the messages, which keep their own scale: what was flushed comes back when it matters again.
+// A sum that is too small for its flushed terms not to matter is done in log space, by the caller.
 //
 //     line(n)    = offset[origin] + slope (n - origin),  entropy_line(n) likewise
 //     ring[n]    = sum of message n * exp(g),            g = offset[n] - line(n) - S[n] - reference

@@ -4,8 +4,8 @@
 // tile. Keys come transposed, 64 columns at a time, and values 64 rows at a time, by turns into two
 // slots: one is copied while the other is multiplied. Weighted values are kept relative to a
 // reference that is at most 2^8 below the greatest score so far (online softmax: Milakov and
-// Gimelshein, 2018): most tiles need not scale what there is. References are whole exponents of 2, so
-// that differences of scores are rounded once, and scaling is exact.
+// Gimelshein, 2018): most tiles need not scale what there is. References are whole exponents of 2,
+// so that differences of scores are rounded once, and scaling is exact.
 //
 // DEPTH and WIDTH are columns of queries and keys, and of values, up to a multiple of 64. All sums
 // are added in one order. IS_SPLIT: several blocks share a tile of queries, each with a part of its

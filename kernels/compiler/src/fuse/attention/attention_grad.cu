@@ -2,8 +2,8 @@
 //
 // Weights are computed again (Dao et al., "FlashAttention", 2022), from rows' references and the
 // reciprocals of their sums: scores are formed as forward, and so are differences from references,
-// to the bit. A block has KEYS keys and goes over the queries, QUERIES at a time. The first half of its
-// warps computes weights and the gradient by values, the second half the gradients by weights,
+// to the bit. A block has KEYS keys and goes over the queries, QUERIES at a time. The first half of
+// its warps computes weights and the gradient by values, the second half the gradients by weights,
 // scores and keys; then each half computes its part of what these keys add to the gradient by
 // queries. The first half is ahead of the second by the time that weights take: they meet at named
 // barriers where one needs what the other has stored, and only the one that needs it waits.
@@ -53,7 +53,8 @@ DEVICE void wait_for_half(int half) { named_barrier_sync(OWN_HALF(half), HALF * 
 DEVICE void tell(int barrier) { named_barrier_arrive(barrier, THREADS); }
 DEVICE void wait_to_be_told(int barrier) { named_barrier_sync(barrier, THREADS); }
 
-// Begins to copy a tile of queries or of their gradients, with EACH numbers of each row, by BY warps.
+// Begins to copy a tile of queries or of their gradients, with EACH numbers of each row, by BY
+// warps.
 // Rows that are not there are zeros, and so is all that they add.
 template <int BY, int EACH> DEVICE void load_queries(float *slot, const Matrix &from, const float *numbers, int64 first) {
     load_transposed<QUERIES, COLUMNS, BY>(slot, from, first, 0);
