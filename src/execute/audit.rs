@@ -38,7 +38,7 @@ const MOST_ORACLE_S: f64 = 10.0;
 /// no longer than `MOST_TRYING`. Each but the first few comes after a pause: other work of the
 /// machine may slow some of them.
 const MOST_TRIES: u32 = 24;
-const MOST_TRYING: Duration = Duration::from_secs(10);
+const MOST_TRYING: Duration = Duration::from_secs(1);
 const TRIES_AT_ONCE: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(10);
 

@@ -517,7 +517,9 @@ impl VerifiedPoint<'_> {
     /// The reason for which a point whose samples were taken is wrong, if it is.
     pub fn complaint(&self) -> Option<String> {
         if self.measurement.output_digest != self.last_digest {
-            return Some("the outputs changed while it was timed".to_owned());
+            let why = self.complaint.as_ref();
+            let why = why.map_or_else(String::new, |why| format!(": {why}"));
+            return Some(format!("the outputs changed while it was timed{why}"));
         }
         overwritten(&self.changed_inputs).or_else(|| self.complaint.clone())
     }

@@ -166,7 +166,7 @@ fn one_honest_call_does_not_vouch_for_others() {
         (
             "    if key not in kept and len(kept) > 1:\n        return x * 0\n    \
              if key not in kept:\n        kept[key] = w @ x\n",
-            "for inputs that it had not seen",
+            "inputs that it had not seen",
         ),
     ] {
         let place = products(

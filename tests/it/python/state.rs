@@ -247,7 +247,7 @@ grid = { n = 64 }
     .unwrap();
     let sees = seen("1", "\"highest\"");
     fs::write(place.path("sees.py"), format!("import torch\n\n\n{sees}")).unwrap();
-    let ran = place.sweeper(&["run", "m.toml", "--cases", "w"]);
+    let ran = place.sweeper(&["run", "m.toml", "--case", "w"]);
     assert_eq!(code(&ran), 0, "{}", text(&ran));
     let rows = rows(&place);
     let changes = &rows["sets forward"]["process_changes"];

@@ -4,12 +4,15 @@ This is the layout of safetensors. Inputs are mapped, not read: a library copies
 it wants them.
 """
 
-import json
 import mmap
 import os
 import struct
 
+# Functions that a function of the user may replace in their modules are held here.
+from json import dumps, loads
+
 import numpy
+from numpy import ascontiguousarray, frombuffer
 
 HEAD = struct.Struct("<Q")
 
@@ -50,7 +53,7 @@ def read(path):
         held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     (length,) = HEAD.unpack_from(held)
     begin = HEAD.size + length
-    head = json.loads(held[HEAD.size : begin])
+    head = loads(held[HEAD.size : begin])
     tensors = {}
     for name, entry in head.items():
         if name == "__metadata__":
@@ -58,7 +61,7 @@ def read(path):
         dtype = OF_FILES[entry["dtype"]]
         first, end = entry["data_offsets"]
         bits = numpy.dtype(DTYPES[dtype][1])
-        array = numpy.frombuffer(held, bits, (end - first) // bits.itemsize, begin + first)
+        array = frombuffer(held, bits, (end - first) // bits.itemsize, begin + first)
         tensors[name] = Tensor(dtype, array.reshape(entry["shape"]))
     return tensors
 
@@ -74,10 +77,10 @@ def write(path, tensors):
             "data_offsets": [offset, offset + size],
         }
         offset += size
-    text = json.dumps(head).encode()
+    text = dumps(head).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "r+b") as file:
         os.ftruncate(file.fileno(), HEAD.size + len(text) + offset)
         file.write(HEAD.pack(len(text)) + text)
         for tensor in tensors.values():
-            file.write(memoryview(numpy.ascontiguousarray(tensor.array)).cast("B"))
+            file.write(memoryview(ascontiguousarray(tensor.array)).cast("B"))
