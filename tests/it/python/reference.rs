@@ -223,64 +223,51 @@ fn another_version_of_a_package_computes_the_answer_again() {
     }
 }
 
-const OF_TORCH: &str = "\
-import torch
-import torch.nn.functional as F
-
-CALLS = [0]
-
-def norm(x):
-    return F.layer_norm(x, (x.shape[1],))
-
-def off(x):
-    return norm(x) * (1 + 1e-5)
-
-def varying(x):
-    CALLS[0] += 1
-    return norm(x) * (1 + 1.2e-7 * (CALLS[0] % 2))
-
-def overwriting(x):
-    return norm(x.add_(1))
-
-def nothing(x):
-    return (x - x.mean(1, keepdim=True)).sum(1, keepdim=True).expand(x.shape).contiguous()
-";
-
-/// Status, reason and flags of each backend's row, where `reference` is the reference.
-fn by_torch(reference: &str, backends: &[&str]) -> Vec<[String; 3]> {
-    let mut text = format!(
-        "schema = 1
+/// A problem of KernelBench, whose model computes the expression, and candidates for it.
+fn by_torch(expression: &str, candidates: &[(&str, &str)]) -> Vec<[String; 3]> {
+    let mut text = "schema = 1
 [python]
-exe = \"${{SWEEPER_PYTHON:-python3}}\"
+exe = \"${SWEEPER_PYTHON:-python3}\"
 [workload.norm]
-params = {{ n = {{ int = [1, 1000000] }} }}
-inputs.x = {{ dtype = \"f32\", shape = [\"n\", 100] }}
-outputs.y = {{ dtype = \"f32\", shape = [\"n\", 100] }}
-check = {{ reference = {{ python = \"f.py\", entry = \"{reference}\" }} }}
+kernelbench = \"problem.py\"
+params = { n = { int = [1, 1000000] } }
+inputs.x = { dtype = \"f32\", shape = [\"n\", 100] }
+outputs.y = { dtype = \"f32\", shape = [\"n\", 100] }
 [case.norm]
 workload = \"norm\"
-grid = {{ n = [50] }}
+grid = { n = [50] }
 [device]
 use = \"cpu\"
 [measure]
 repeats = 4
 "
-    );
-    for name in backends {
-        text += &format!(
-            "[backend.{name}]\nworkload = \"norm\"\npython = \"f.py\"\nentry = \"{name}\"\n\
-             args = [\"x\"]\nreturns = [\"y\"]\n"
-        );
+    .to_owned();
+    for (name, _) in candidates {
+        text += &format!("[backend.{name}]\nworkload = \"norm\"\nkernelbench = \"{name}.py\"\n");
     }
     let place = Place::new(&text);
-    fs::write(place.path("f.py"), OF_TORCH).unwrap();
+    let module = |class: &str, expression: &str| {
+        format!(
+            "import torch\nimport torch.nn.functional as F\nCALLS = [0]\nn = 50\n\
+             def norm(x):\n    return F.layer_norm(x, (x.shape[1],))\n\
+             class {class}(torch.nn.Module):\n    def forward(self, x):\n        \
+             CALLS[0] += 1\n        return {expression}\n\
+             def get_inputs():\n    return [torch.randn(n, 100)]\n\
+             def get_init_inputs():\n    return []\n"
+        )
+    };
+    fs::write(place.path("problem.py"), module("Model", expression)).unwrap();
+    for (name, expression) in candidates {
+        let path = place.path(&format!("{name}.py"));
+        fs::write(path, module("ModelNew", expression)).unwrap();
+    }
     place.sweeper(&["run", "m.toml"]);
     let rows = rows(&place);
-    let of = |name: &&str| {
+    let of = |(name, _): &(&str, &str)| {
         let row = &rows[&format!("{name} forward")];
         ["status", "reason", "flags"].map(|column| row[column].clone())
     };
-    backends.iter().map(of).collect()
+    candidates.iter().map(of).collect()
 }
 
 #[test]
@@ -288,12 +275,17 @@ fn a_reference_of_pytorch_says_what_rounding_does() {
     if !has_package("torch", "torch") {
         return;
     }
-    let found = by_torch("norm", &["norm", "off", "varying"]);
+    let candidates = [
+        ("right", "norm(x)"),
+        ("off", "norm(x) * (1 + 1e-5)"),
+        ("varying", "norm(x) * (1 + 1.2e-7 * (CALLS[0] % 2))"),
+    ];
+    let found = by_torch("norm(x)", &candidates);
     let [right, off, varying] = found.try_into().unwrap();
     assert_eq!(right[0], "ok", "{right:?}");
     assert!(!right[2].contains("varying"), "{right:?}");
     assert_eq!(off[0], "wrong", "{off:?}");
-    assert!(off[1].contains("`y` is off by 1.0"), "{off:?}");
+    assert!(off[1].contains("`y` is off by"), "{off:?}");
     assert_eq!(varying[0], "ok", "{varying:?}");
     assert!(varying[2].contains("varying"), "{varying:?}");
 }
@@ -303,9 +295,9 @@ fn a_right_value_below_rounding_is_no_error_of_the_check() {
     if !has_package("torch", "torch") {
         return;
     }
-    let [right, far] = by_torch("nothing", &["nothing", "norm"])
-        .try_into()
-        .unwrap();
+    let nothing = "(x - x.mean(1, keepdim=True)).sum(1, keepdim=True).expand(x.shape).contiguous()";
+    let candidates = [("right", nothing), ("far", "norm(x)")];
+    let [right, far] = by_torch(nothing, &candidates).try_into().unwrap();
     assert_eq!(right[0], "ok", "{right:?}");
     assert!(right[2].contains("below_rounding"), "{right:?}");
     assert_eq!(far[0], "wrong", "{far:?}");
@@ -316,7 +308,8 @@ fn a_reference_of_pytorch_that_overwrites_an_input_is_refused() {
     if !has_package("torch", "torch") {
         return;
     }
-    let [row] = by_torch("overwriting", &["norm"]).try_into().unwrap();
+    let found = by_torch("norm(x.add_(1))", &[("right", "norm(x)")]);
+    let [row] = found.try_into().unwrap();
     assert_eq!(row[0], "error", "{row:?}");
     assert!(row[1].contains("it overwrote the input `x`"), "{row:?}");
 }
