@@ -16,12 +16,12 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 97_300),
-    ("kernels/program/src", 4_900),
-    ("kernels/compiler/src", 31_400),
-    ("kernels/workloads/src", 18_600),
+    ("src", 98_700),
+    ("kernels/program/src", 5_700),
+    ("kernels/compiler/src", 31_700),
+    ("kernels/workloads/src", 19_100),
     ("cache/src", 6200),
-    ("tests/it", 26_200),
+    ("tests/it", 27_100),
 ];
 
 /// Private words for things that the field has names for, and these names.

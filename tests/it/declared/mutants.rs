@@ -21,7 +21,14 @@ fn each_mistake_is_found() {
     assert!(right.count() >= 20, "{} rows", rows.len());
     let misjudged: Vec<String> = rows
         .iter()
-        .filter(|row| row["status"] != if is_right(&row["backend"]) { "ok" } else { "wrong" })
+        .filter(|row| {
+            row["status"]
+                != if is_right(&row["backend"]) {
+                    "ok"
+                } else {
+                    "wrong"
+                }
+        })
         .map(|row| {
             let of = |column: &str| row[column].as_str();
             let sizes = ["axis_sequence", "axis_dimension", "axis_T", "axis_C"].map(of);
