@@ -1,5 +1,5 @@
-//! Right outputs that a function of the user computes, in an interpreter of its own, which stays for
-//! all problems of a process.
+//! Right outputs that a function of the user computes, in an interpreter of its own. That of
+//! references of PyTorch stays for all problems of a process.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::row::outcome::{Outcome, Status};
 /// The GPU that is measured, on which references of PyTorch run where it has room.
 static GPU: OnceLock<DeviceIdentity> = OnceLock::new();
 
-/// The interpreter of references: importing a library takes longer than most of them.
+/// The interpreter of references of PyTorch: importing a library takes longer than most of them.
 static KEPT: Mutex<Option<Python>> = Mutex::new(None);
 
 /// The name of a tensor beside right outputs where a reference of PyTorch has operations that the
@@ -90,19 +90,19 @@ pub(super) fn computed(
     function: &Foreign,
     inputs: &Tensors,
 ) -> Result<Tensors, Outcome> {
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let limit_s = block.settings.oracle_s;
-    let unit = GPU.get().map(|gpu| gpu.unit.clone());
-    let python = kept.get_or_insert_with(|| interpreter_beside(unit, limit_s));
-    python.set_limit(limit(limit_s));
     let failure = |error, how| failure(block, error, how);
     if is_torch(&request(function)) {
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let unit = GPU.get().map(|gpu| gpu.unit.clone());
+        let python = kept.get_or_insert_with(|| interpreter_beside(unit, limit_s));
+        python.set_limit(limit(limit_s));
         let found = python.reference(function, inputs);
         return found.map(in_f64).map_err(|error| failure(error, ""));
     }
-    let mut outputs = |function: &Foreign, dtype| {
+    let outputs = |function: &Foreign, dtype| {
         let inputs = of_type(inputs, dtype);
-        call(python, function, &inputs).map(in_f64)
+        call(&mut interpreter(limit_s), function, &inputs).map(in_f64)
     };
     let mut found = outputs(function, Dtype::F64).map_err(|error| failure(error, ""))?;
     if let Some(function) = problem.foreign_oracle(Dtype::F32) {
@@ -170,7 +170,6 @@ fn request(function: &Foreign) -> serde_json::Value {
 }
 
 fn call(python: &mut Python, function: &Foreign, inputs: &Tensors) -> Result<Tensors, DeviceError> {
-    python.forget();
     python.load(function)?;
     // One call is enough: that which makes a function ready.
     let mut request = request(function);
@@ -180,9 +179,7 @@ fn call(python: &mut Python, function: &Foreign, inputs: &Tensors) -> Result<Ten
         ..function.clone()
     };
     let prepared = python.prepare(&Program::default(), &function, inputs)?;
-    let found = python.results(prepared, &[]);
-    python.forget();
-    found
+    python.results(prepared, &[])
 }
 
 /// The outcome of points whose reference failed; `how` says how it was called.
