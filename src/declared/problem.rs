@@ -169,6 +169,10 @@ impl Problem for Extended {
         self.inner.generate(key)
     }
 
+    fn showing(&self, key: &InputKey) -> Option<Tensors> {
+        self.inner.showing(key)
+    }
+
     fn absent_input(&self, spec: &TensorSpec) -> Option<Tensor> {
         self.inner.absent_input(spec)
     }
@@ -202,6 +206,10 @@ impl Problem for Extended {
 
     fn device_oracle(&self, phase: Phase, target: &Target) -> Option<DeviceOracle> {
         self.inner.device_oracle(phase, target)
+    }
+
+    fn add_spreads(&self, answers: &mut Tensors, smaller: (&dyn Problem, &Tensors)) {
+        self.inner.add_spreads(answers, smaller);
     }
 
     fn smaller(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>> {

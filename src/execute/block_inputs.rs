@@ -110,7 +110,7 @@ impl BlockInputs {
             let phase = covering_phase(block);
             whole.expected = answers.known(whole.problem.as_ref(), &block.problem, phase);
             if whole.expected.is_some() {
-                let mut showing = showing(block, whole.problem.as_ref(), left_bytes);
+                let mut showing = showing(block, declared, whole.problem.as_ref(), left_bytes);
                 if let Some(showing) = &mut showing {
                     let id = showing.answer_id(&block.problem);
                     showing.expected = answers.known(showing.problem.as_ref(), &id, phase);
@@ -124,7 +124,7 @@ impl BlockInputs {
                 }
             }
             if let Some(small) = trial(block, &whole, answers) {
-                let showing = showing(block, whole.problem.as_ref(), left_bytes);
+                let showing = showing(block, declared, whole.problem.as_ref(), left_bytes);
                 return Ok(BlockInputs {
                     whole,
                     smaller: SmallerProblem::Trial(small),
@@ -132,8 +132,12 @@ impl BlockInputs {
                 });
             }
         }
-        let found = BlockInputs::with_host_oracle(block, whole, left_bytes, answers);
-        Ok(found.with_showing(block, left_bytes, answers))
+        let showing = showing(block, declared, whole.problem.as_ref(), left_bytes);
+        let showing = showing.map(|showing| answered_by_host(showing, block, answers));
+        Ok(BlockInputs {
+            showing,
+            ..BlockInputs::with_host_oracle(block, whole, left_bytes, answers)
+        })
     }
 
     /// A problem that no smaller one stands for.
@@ -143,23 +147,6 @@ impl BlockInputs {
             smaller: SmallerProblem::Nothing,
             showing: None,
         }
-    }
-
-    /// Adds the problem with inputs that show mistakes, or a smaller one where the whole one's oracle
-    /// takes too long; with the host's answer.
-    #[must_use]
-    pub fn with_showing(mut self, block: &Block, left_bytes: u64, answers: &Answers) -> Self {
-        self.showing =
-            showing(block, self.whole.problem.as_ref(), left_bytes).map(|mut showing| {
-                let phase = covering_phase(block);
-                let id = showing.answer_id(&block.problem);
-                let problem = showing.problem.as_ref();
-                let oracle = || Ok::<_, Infallible>(problem.oracle(&showing.inputs, phase));
-                let Ok(expected) = answers.of(problem, &id, phase, oracle);
-                showing.expected = Some(expected).filter(|expected| !expected.is_empty());
-                showing
-            });
-        self
     }
 
     /// Asks the host's oracle for the answer of the whole problem or, where that takes too long or
@@ -204,7 +191,12 @@ impl BlockInputs {
 
 /// The problem of a block, or the smaller one that its oracle has time and memory for, with inputs
 /// that show mistakes. None where nothing is judged, or where there are no such inputs.
-fn showing(block: &Block, whole: &dyn Problem, left_bytes: u64) -> Option<ProblemInstance> {
+fn showing(
+    block: &Block,
+    declared: &[&'static Declared],
+    whole: &dyn Problem,
+    left_bytes: u64,
+) -> Option<ProblemInstance> {
     if !block.settings.verify {
         return None;
     }
@@ -214,7 +206,7 @@ fn showing(block: &Block, whole: &dyn Problem, left_bytes: u64) -> Option<Proble
         bytes: left_bytes / 2,
     };
     let problem = match Asked::of(whole, phase, limits) {
-        Asked::Whole => problem_of(block, &[]).ok()?,
+        Asked::Whole => problem_of(block, declared).ok()?,
         Asked::Reduced(smaller) => smaller,
         Asked::None => return None,
     };
@@ -222,6 +214,20 @@ fn showing(block: &Block, whole: &dyn Problem, left_bytes: u64) -> Option<Proble
     let mut showing = ProblemInstance::without_answer(problem, inputs);
     showing.input_digest = Some(SHOWING.to_owned());
     Some(showing)
+}
+
+/// A problem with inputs that show mistakes, with the host's answer.
+pub fn answered_by_host(
+    mut showing: ProblemInstance,
+    block: &Block,
+    answers: &Answers,
+) -> ProblemInstance {
+    let id = showing.answer_id(&block.problem);
+    let (problem, phase) = (showing.problem.as_ref(), covering_phase(block));
+    let oracle = || Ok::<_, Infallible>(problem.oracle(&showing.inputs, phase));
+    let Ok(expected) = answers.of(problem, &id, phase, oracle);
+    showing.expected = Some(expected).filter(|expected| !expected.is_empty());
+    showing
 }
 
 /// The digest, to find its answer by, of inputs that show mistakes: they follow from the problem.

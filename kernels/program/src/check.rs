@@ -36,11 +36,11 @@ pub struct TensorCheck {
     pub tolerance: f64,
     /// The distance in units of what rounding does in an honest program
     /// ([`Spread`](crate::spread::Spread)); none where nobody knows that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub spreads: Option<f64>,
     /// The least relative L2 error of the whole tensor that this judgement notices; none where
     /// nobody knows that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub notices: Option<f64>,
 }
 

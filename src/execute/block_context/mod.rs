@@ -18,7 +18,7 @@ use crate::execute::answers::Answers;
 use crate::execute::audit::{Audit, Audited};
 use crate::execute::auto_point;
 use crate::execute::block::Listener;
-use crate::execute::block_inputs::{BlockInputs, SmallerProblem, covering_phase};
+use crate::execute::block_inputs::{BlockInputs, SmallerProblem, answered_by_host, covering_phase};
 use crate::execute::device_oracle::{Answered, DeviceOracle};
 use crate::execute::foreign_oracle;
 use crate::execute::judge::Judge;
@@ -139,8 +139,8 @@ impl<'a> BlockContext<'a> {
                         let left_bytes = memory::available_bytes();
                         let by_host =
                             BlockInputs::with_host_oracle(block, whole, left_bytes, answers);
-                        let by_host = by_host.with_showing(block, left_bytes, answers);
-                        (whole, showing) = (by_host.whole, by_host.showing);
+                        whole = by_host.whole;
+                        showing = showing.map(|it| answered_by_host(it, block, answers));
                         by_host.smaller
                     }
                 }

@@ -1,5 +1,7 @@
 //! The line that a slice's error may reach, in spreads.
 
+use std::collections::BTreeMap;
+
 use statrs::distribution::{ChiSquared, ContinuousCDF as _, FisherSnedecor};
 
 /// The rate at which an honest output is called wrong by chance, over all slices along an axis.
@@ -20,6 +22,34 @@ pub fn line(freedom: f64, probes: f64, slices: usize) -> f64 {
     let of_error = MARGIN * (chi_squared(freedom, rate) / freedom).sqrt();
     let of_both = fisher(freedom, (probes * freedom).min(MOST_FREEDOM), rate).sqrt();
     of_error.max(of_both)
+}
+
+/// Lines of slices along one axis, each quantile found once.
+pub(super) struct Lines {
+    probes: f64,
+    slices: usize,
+    known: BTreeMap<i32, f64>,
+}
+
+/// Freedoms in this ratio have one line, that of the least of them.
+const STEPS_IN_OCTAVE: f64 = 8.0;
+
+impl Lines {
+    pub(super) fn new(probes: f64, slices: usize) -> Self {
+        Lines {
+            probes,
+            slices,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// The line at these degrees of freedom, or a little wider.
+    pub(super) fn at(&mut self, freedom: f64) -> f64 {
+        let step = (freedom.clamp(1.0, MOST_FREEDOM).log2() * STEPS_IN_OCTAVE).floor();
+        let (probes, slices) = (self.probes, self.slices);
+        let found = self.known.entry(step as i32);
+        *found.or_insert_with(|| line((step / STEPS_IN_OCTAVE).exp2(), probes, slices))
+    }
 }
 
 /// The number that chi squared of so many degrees of freedom exceeds at this rate.

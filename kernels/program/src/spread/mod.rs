@@ -30,6 +30,7 @@ use crate::rounding::UNIT_ROUNDOFF;
 use crate::tensor::{Tensor, Tensors};
 use rayon::prelude::*;
 
+use line::Lines;
 pub use line::line;
 pub use sums::SliceSums;
 
@@ -89,10 +90,10 @@ pub struct Noise {
 /// The noise of all slices along an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AxisNoise {
-    /// Effective degrees of freedom of a slice, at least 1.
-    pub freedom: f64,
     /// Mean squares, one a slice.
     pub mean_squares: Vec<f64>,
+    /// Effective degrees of freedom of each slice, at least 1.
+    pub freedoms: Vec<f64>,
 }
 
 /// Greatest number of slices along an axis that are judged one by one.
@@ -158,14 +159,21 @@ impl Spread {
             let mean_squares: Vec<f64> = sums
                 .map(|slice| mean(&|sums| sums.axes[axis][slice]) / in_slice)
                 .collect();
-            let noisy = mean_squares.iter().enumerate();
+            let cosines =
+                (0..mean_squares.len()).map(|slice| cosine(&|sums| sums.axes[axis][slice]));
+            let cosines: Vec<f64> = cosines.collect();
+            let noisy = cosines.iter().zip(&mean_squares);
             let noisy = noisy.filter(|(_, square)| **square > 0.0);
-            let cosines: Vec<f64> = noisy
-                .map(|(slice, _)| cosine(&|sums| sums.axes[axis][slice]))
-                .collect();
-            let cosine = cosines.iter().sum::<f64>() / cosines.len().max(1) as f64;
+            let (sum, count) = noisy.fold((0.0, 0.0), |(sum, count), (cosine, _)| {
+                (sum + cosine, count + 1.0)
+            });
+            // One slice has few pairs: its freedom is at most that of the slices' mean.
+            let least = if count > 0.0 { sum / count } else { 1.0 };
+            let freedoms = cosines
+                .iter()
+                .map(|own| freedom(own.max(least), products.len()));
             AxisNoise {
-                freedom: freedom(cosine, products.len() * cosines.len().max(1)),
+                freedoms: freedoms.collect(),
                 mean_squares,
             }
         });
@@ -206,7 +214,7 @@ impl Spread {
     }
 
     /// As a tensor among answers: `probes`, then the whole's degrees of freedom and mean square,
-    /// the scale, and for each sliced axis its degrees of freedom and all mean squares.
+    /// the scale, and for each sliced axis all mean squares, then all degrees of freedom.
     pub fn into_tensor(self) -> Tensor {
         let whole = [
             self.probes,
@@ -216,8 +224,8 @@ impl Spread {
         ];
         let mut values = whole.to_vec();
         for axis in self.axes {
-            values.push(axis.freedom);
             values.extend(axis.mean_squares);
+            values.extend(axis.freedoms);
         }
         Tensor::f64([values.len()], values)
     }
@@ -229,10 +237,11 @@ impl Spread {
         let elements = shape.iter().product();
         let mut axes = Vec::new();
         for &extent in shape.iter().filter(|extent| is_sliced(**extent, elements)) {
-            let (axis, others) = rest.split_at_checked(1 + extent)?;
+            let (mean_squares, others) = rest.split_at_checked(extent)?;
+            let (freedoms, others) = others.split_at_checked(extent)?;
             axes.push(AxisNoise {
-                freedom: axis[0],
-                mean_squares: axis[1..].to_vec(),
+                mean_squares: mean_squares.to_vec(),
+                freedoms: freedoms.to_vec(),
             });
             rest = others;
         }
@@ -320,28 +329,21 @@ fn worst(out: &Tensor, answer: &Tensor, spread: &Spread, own: f64) -> Option<Ten
     let along = |at: usize| finite(at, (out[at] - exact[at]) * exact[at]);
     let along = SliceSums::from_elements(&[exact.len()], along).whole;
 
-    let mut all = vec![slice(
-        (errors.whole, sizes.whole, exact.len()),
-        spread.whole,
-        (spread.probes, 1),
-        own,
-    )];
+    let whole = (errors.whole, sizes.whole, exact.len());
+    let bound = line(spread.whole.freedom, spread.probes, 1);
+    let mut all = vec![slice(whole, spread.whole.mean_square, bound, own)];
     for ((errors, sizes), noise) in errors.axes.iter().zip(&sizes.axes).zip(&spread.axes) {
         let in_slice = exact.len() / errors.len().max(1);
-        let each = errors.iter().zip(sizes).zip(&noise.mean_squares);
-        all.extend(each.map(|((&error, &size), &mean_square)| {
-            let freedom = noise.freedom;
-            let noise = Noise {
-                freedom,
-                mean_square,
-            };
-            slice(
-                (error, size, in_slice),
-                noise,
-                (spread.probes, errors.len()),
-                own,
-            )
-        }));
+        let mut lines = Lines::new(spread.probes, errors.len());
+        let places = errors.iter().zip(sizes);
+        let noise = noise.mean_squares.iter().zip(&noise.freedoms);
+        all.extend(
+            places
+                .zip(noise)
+                .map(|((&error, &size), (&square, &freedom))| {
+                    slice((error, size, in_slice), square, lines.at(freedom), own)
+                }),
+        );
     }
     if sizes.whole > 0.0 {
         let own = OWN_MARGIN * own / (sizes.whole / exact.len() as f64).sqrt();
@@ -362,17 +364,17 @@ fn worst(out: &Tensor, answer: &Tensor, spread: &Spread, own: f64) -> Option<Ten
     furthest.map(|found| TensorCheck { notices, ..found })
 }
 
-/// The judgement of a slice by the sums of its squared errors and values, and its number of
-/// elements; it is one of so many slices.
+/// The judgement of a slice by the sums of its squared errors and values, its number of elements, the
+/// mean square of its noise, and the line in units of the noise.
 fn slice(
     (error, size, elements): (f64, f64, usize),
-    noise: Noise,
-    (probes, slices): (f64, usize),
+    mean_square: f64,
+    line: f64,
     own: f64,
 ) -> TensorCheck {
-    let noise_norm = (noise.mean_square * elements as f64).sqrt();
+    let noise_norm = (mean_square * elements as f64).sqrt();
     let own_norm = own * (elements as f64).sqrt();
-    let bound = f64::max(line(noise.freedom, probes, slices) * noise_norm, own_norm);
+    let bound = f64::max(line * noise_norm, own_norm);
     let scale = match size > 0.0 {
         true => size.sqrt(),
         false if noise_norm > 0.0 => noise_norm,

@@ -53,18 +53,11 @@ impl<'a> Asked<'a> {
         variances: Vec<f64>,
     ) {
         let squares = square_sum(variances.iter().copied());
-        let freedom = variances.iter().sum::<f64>().powi(2) / squares;
+        let freedom = freedom_of([variances.iter().sum(), squares]);
         let places = values.iter().zip(&variances);
         let along = places.map(|(value, variance)| value * value * variance);
         let along = along.sum();
-        let freedoms = vec![freedom; shape.len()];
-        self.insert(
-            name,
-            shape,
-            (values, variances),
-            (freedom, &freedoms),
-            along,
-        );
+        self.insert(name, shape, (values, variances), (freedom, &[]), along);
     }
 
     /// An answer of the operand's shape, row by row: `fill` takes a row's number, and the places of
@@ -93,29 +86,32 @@ impl<'a> Asked<'a> {
                 })
             })
             .collect();
-        let total: f64 = rows.iter().map(|row| row.variance).sum();
-        let of_elements: f64 = rows.iter().map(|row| row.squared_variance).sum();
-        let of_rows = square_sum(rows.iter().map(|row| row.variance));
         let along = rows.iter().map(|row| row.along).sum();
-        let [whole, of_column] = [of_elements, of_rows].map(|squares| total * total / squares);
-        let [batch, sequence, _] = self.sizes.shape().map(|extent| whole / extent as f64);
-        let freedoms = [batch, sequence, of_column];
+        let whole = freedoms(&rows, 1, |_| 0)[0];
+        let Sizes {
+            batch, sequence, ..
+        } = self.sizes;
+        let by_axis = [
+            freedoms(&rows, batch, |row| row / sequence),
+            freedoms(&rows, sequence, |row| row % sequence),
+            // Rows have independent errors.
+            column_freedoms(&variances, dimension),
+        ];
         let shape = self.sizes.shape();
-        self.insert(name, &shape, (values, variances), (whole, &freedoms), along);
+        self.insert(name, &shape, (values, variances), (whole, &by_axis), along);
     }
 
-    /// Inserts an answer with its spread. `freedoms` are those of the whole, and of a slice along
-    /// each axis; `along` is the variance of the noise's product with the answer.
+    /// Inserts an answer with its spread. `freedom` is that of the whole, `freedoms` are those of the
+    /// slices along each axis; `along` is the variance of the noise's product with the answer.
     fn insert(
         &mut self,
         name: &str,
         shape: &[usize],
         (values, variances): (Vec<f64>, Vec<f64>),
-        (freedom, freedoms): (f64, &[f64]),
+        (freedom, freedoms): (f64, &[Vec<f64>]),
         along: f64,
     ) {
         let elements = values.len();
-        let at_least_one = |freedom: f64| if freedom > 1.0 { freedom } else { 1.0 };
         let noise = SliceSums::from_elements(shape, |at| {
             DEVIATION.powi(2) * variances[at].max(LEAST * LEAST)
         });
@@ -126,8 +122,8 @@ impl<'a> Asked<'a> {
             .axes
             .iter()
             .zip(sliced)
-            .map(|(sums, (&extent, &freedom))| AxisNoise {
-                freedom: at_least_one(freedom),
+            .map(|(sums, (&extent, freedoms))| AxisNoise {
+                freedoms: freedoms.clone(),
                 mean_squares: sums
                     .iter()
                     .map(|sum| sum * extent as f64 / elements as f64)
@@ -136,7 +132,7 @@ impl<'a> Asked<'a> {
         let spread = Spread {
             probes: f64::INFINITY,
             whole: Noise {
-                freedom: at_least_one(freedom),
+                freedom: freedom.max(1.0),
                 mean_square: noise.whole / elements as f64,
             },
             scale: if size > 0.0 {
@@ -177,6 +173,38 @@ impl<'a> Asked<'a> {
         // The sum over rows, and the division that makes it a mean.
         let variance = of_sum(count as usize, sum, squares) + sum * sum + of_rows;
         self.answer(name, &[], vec![sum / count], vec![variance / count / count]);
+    }
+}
+
+/// Degrees of freedom of the rows with each index.
+fn freedoms(rows: &[RowNoise], extent: usize, index: impl Fn(usize) -> usize) -> Vec<f64> {
+    let mut sums = vec![[0.0; 2]; extent];
+    for (at, row) in rows.iter().enumerate() {
+        let [variance, squares] = &mut sums[index(at)];
+        *variance += row.variance;
+        *squares += row.squared_variance;
+    }
+    sums.into_iter().map(freedom_of).collect()
+}
+
+/// Degrees of freedom of the columns of elements that are independent of each other.
+fn column_freedoms(variances: &[f64], columns: usize) -> Vec<f64> {
+    let mut sums = vec![[0.0; 2]; columns];
+    for row in variances.chunks_exact(columns) {
+        for ([sum, squares], variance) in sums.iter_mut().zip(row) {
+            *sum += variance;
+            *squares += variance * variance;
+        }
+    }
+    sums.into_iter().map(freedom_of).collect()
+}
+
+/// Those of errors whose variances, and the squares of these, have such sums.
+fn freedom_of([sum, squares]: [f64; 2]) -> f64 {
+    if squares > 0.0 {
+        (sum * sum / squares).max(1.0)
+    } else {
+        1.0
     }
 }
 

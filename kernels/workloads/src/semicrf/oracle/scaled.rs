@@ -49,7 +49,7 @@ fn relative_spread(answer: &Tensor, relative: f64, like: &Spread) -> Spread {
     let axes = squares.axes.iter().map(|sums| {
         let in_slice = (values.len() / sums.len()) as f64;
         AxisNoise {
-            freedom: like.whole.freedom,
+            freedoms: vec![like.whole.freedom; sums.len()],
             mean_squares: sums.iter().map(|sum| relative * sum / in_slice).collect(),
         }
     });

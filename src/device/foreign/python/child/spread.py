@@ -11,7 +11,7 @@ PIECE = 1 << 24
 
 
 def statistics(answer, noises, least):
-    """[probes, nu, ms, scale] of the whole tensor, then [nu, ms of each index] of each axis. `noises` are
+    """[probes, nu, ms, scale] of the whole tensor, then ms and nu of each index of each axis. `noises` are
     an even number of tensors; `least` is the rms of the rounding of the least numbers of the format."""
     axes = [axis for axis, extent in enumerate(answer.shape)
             if 2 <= extent <= LONGEST_AXIS and answer.numel() >= 2 * extent]
@@ -21,9 +21,11 @@ def statistics(answer, noises, least):
         *both, size = add_pair(answer, one, two, whole, by_axis)
         scales += both
     scale = sum((held / size) ** 2 for held in scales) / len(scales) if size > 0.0 else 0.0
-    held = [float(len(noises)), *whole.nu_and_ms(answer.numel(), least), scale**0.5]
+    ms, nu = whole.ms_and_nu(answer.numel(), least)
+    held = [float(len(noises)), *nu, *ms, scale**0.5]
     for axis in axes:
-        held += by_axis[axis].nu_and_ms(answer.numel() // answer.shape[axis], least)
+        for numbers in by_axis[axis].ms_and_nu(answer.numel() // answer.shape[axis], least):
+            held += numbers
     return held
 
 
@@ -45,16 +47,17 @@ class Moments:
         # Noise of one evaluation that is nothing tells nothing of the angle.
         self.cosines.append(cosine.nan_to_num_(1.0, 1.0, 1.0).clamp_max_(1.0))
 
-    def nu_and_ms(self, elements, least):
-        """The degrees of freedom of a slice of so many elements, and the mean square of each slice."""
-        ms = self.squares / max(1, self.probes * elements)
+    def ms_and_nu(self, elements, least):
+        """The mean square and the degrees of freedom of each slice of so many elements. One slice has few
+        pairs: its freedom is at most that of the mean of all."""
+        ms = (self.squares / max(1, self.probes * elements)).reshape(-1)
         is_noisy = ms > 0.0
-        slices = max(1, int(is_noisy.sum()))
-        means = [float(held[is_noisy].mean()) if is_noisy.any() else 1.0 for held in self.cosines]
-        pairs = max(1, len(means))
-        nu = 1.0 / (sum(means) / pairs + 1.0 / (48.0 * pairs * slices))
+        pairs = max(1, len(self.cosines))
+        cosines = sum(held.reshape(-1) for held in self.cosines) / pairs
+        mean = float(cosines[is_noisy].mean()) if is_noisy.any() else 1.0
+        nu = 1.0 / (cosines.clamp_min(mean) + 1.0 / (48.0 * pairs))
         ms = torch.where(is_noisy, ms + least * least, ms)
-        return [max(nu, 1.0), *ms.reshape(-1).tolist()]
+        return ms.tolist(), nu.clamp_min(1.0).tolist()
 
 
 def add_pair(answer, one, two, whole, by_axis):
