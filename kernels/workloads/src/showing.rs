@@ -13,11 +13,12 @@
 //! | edges times 30 | a first, last or block-bounding term that is left out |
 //! | both ends large | a row whose greatest element is its first or its last |
 //! | tiny | denormals |
+//! | -3 and less, -18 and less | lower tails of functions, which other elements of a row hide |
 
 use sweeper_program::inputs::Stream;
 
 /// Number of kinds of rows, plain ones among them.
-pub(crate) const KINDS: usize = 7;
+pub(crate) const KINDS: usize = 9;
 
 /// Distances at which kernels divide their work: vectors, warps, blocks, tiles.
 const BLOCKS: [usize; 3] = [32, 128, 1024];
@@ -62,9 +63,12 @@ pub(crate) fn make_kinds(
             4 => edges.iter().for_each(|&at| values[at] *= 30.0),
             5 => {
                 values[0] = 15.0;
-                values[columns - 1] = values[columns - 1].signum() * 22.0;
+                // Beyond what an exponential relative to the greatest of the others can take.
+                values[columns - 1] = 130.0;
             }
             6 => values.iter_mut().for_each(|x| *x *= 1e-39),
+            7 => values.iter_mut().for_each(|x| *x = -3.0 - 2.0 * x.abs()),
+            8 => values.iter_mut().for_each(|x| *x = -18.0 - 2.0 * x.abs()),
             _ => {}
         }
     }

@@ -1,6 +1,6 @@
 //! Inputs: made from a key, or checked if they were read from a file.
 
-use super::sizes::{Lengths, Sizes};
+use super::sizes::{Lengths, Semiring, Sizes};
 use sweeper_program::check;
 use sweeper_program::inputs::InputKey;
 use sweeper_program::tensor::{Tensor, Tensors};
@@ -29,14 +29,20 @@ pub fn generate(sizes: &Sizes, key: &InputKey) -> Tensors {
 /// labels, durations and scores gains, `ln C + 1/2 + ln K` (1/2 is the logarithm of the mean of
 /// `e^x` for a normal x). Without that cost each further segment adds to the sum over
 /// segmentations, and those with a long segment weigh nothing in it. A cost by duration would change
-/// nothing: it adds up to the same for each segmentation. Sequences end anywhere.
+/// nothing: it adds up to the same for each segmentation. The best segmentation has few segments
+/// where each costs three times as much, so that the longest are among them. Sequences end anywhere,
+/// and by turns with the last label or the first.
 pub fn showing(sizes: &Sizes, key: &InputKey) -> Tensors {
     let ending_anywhere = Sizes {
         lengths: Lengths::Random,
         ..*sizes
     };
     let mut tensors = generate(&ending_anywhere, &key.other("showing"));
-    let cost = (sizes.c as f32).ln() + 0.5 + (sizes.longest() as f32).ln();
+    let gain = (sizes.c as f32).ln() + 0.5 + (sizes.longest() as f32).ln();
+    let cost = match sizes.semiring {
+        Semiring::Max => 3.0 * gain,
+        Semiring::Log | Semiring::Entropy => gain,
+    };
     let name = match sizes.is_decomposed() {
         true => "duration_bias",
         false => "edge",
@@ -46,8 +52,36 @@ pub fn showing(sizes: &Sizes, key: &InputKey) -> Tensors {
         .into_iter()
         .flatten()
         .for_each(|score| *score -= cost);
+    if sizes.is_decomposed() {
+        prefer(sizes, &mut tensors);
+    }
     tensors
 }
+
+/// Makes a label at each sequence's end better than others, and for the best segmentation the longest
+/// duration.
+fn prefer(sizes: &Sizes, tensors: &mut Tensors) {
+    let ends = check::elements(&tensors["lengths"]).map(|length| length as usize);
+    let ends: Vec<usize> = ends.collect();
+    let sums = tensors.get_mut("cum_scores").and_then(Tensor::as_f32_mut);
+    let sums = sums.into_iter();
+    let sums = sums.flat_map(|sums| sums.chunks_exact_mut((sizes.t + 1) * sizes.c));
+    for (sequence, (sums, end)) in sums.zip(ends).enumerate() {
+        let label = if sequence % 2 == 0 { sizes.c - 1 } else { 0 };
+        sums[end * sizes.c + label] += PREFERENCE;
+    }
+    if sizes.semiring == Semiring::Max {
+        let longest = sizes.longest() - 1 + sizes.first_duration_index();
+        let bias = tensors
+            .get_mut("duration_bias")
+            .and_then(Tensor::as_f32_mut);
+        let bias = bias.into_iter().flatten().skip(longest * sizes.c);
+        bias.take(sizes.c).for_each(|score| *score += PREFERENCE);
+    }
+}
+
+/// By how much a label at the end, or the longest duration, is preferred to others.
+const PREFERENCE: f32 = 8.0;
 
 /// (B, T, C) scores to (B, T+1, C) cumulative sums of the centred scores.
 fn cumulative(sizes: &Sizes, scores: &[f32]) -> Vec<f32> {
