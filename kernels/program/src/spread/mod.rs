@@ -337,11 +337,19 @@ fn worst(out: &Tensor, answer: &Tensor, spread: &Spread, own: f64) -> Option<Ten
         let mut lines = Lines::new(spread.probes, errors.len());
         let places = errors.iter().zip(sizes);
         let noise = noise.mean_squares.iter().zip(&noise.freedoms);
+        // A slice that is nothing beside the others, as a key that no query looks at, may be off by
+        // what is nothing beside their noise: exponentials end at some least number.
+        let least = UNIT_ROUNDOFF.powi(2) * spread.whole.mean_square;
         all.extend(
             places
                 .zip(noise)
                 .map(|((&error, &size), (&square, &freedom))| {
-                    slice((error, size, in_slice), square, lines.at(freedom), own)
+                    slice(
+                        (error, size, in_slice),
+                        square.max(least),
+                        lines.at(freedom),
+                        own,
+                    )
                 }),
         );
     }
