@@ -167,8 +167,8 @@ fn until_found(made: &[Made], period: usize) -> (f64, usize) {
     (whole(&made[..count]).0, count)
 }
 
-/// Nanoseconds an operation of a loop that is known, and maybe adopted. `made` are the operations of
-/// its first iterations; later ones have other values and are made while time is taken. Without
+/// Nanoseconds an operation of a loop that is known, and maybe adopted. `made` are the operations
+/// of its first iterations; later ones have other values and are made while time is taken. Without
 /// recording them it is the time of that.
 fn followed(made: &[Made], period: usize, [is_recorded, is_adopted]: [bool; 2]) -> f64 {
     let (mut stream, kinds) = stream();

@@ -485,8 +485,8 @@ pub fn in_f32(output: &str) -> String {
     format!("{output} in f32")
 }
 
-/// Judges an output by what rounding does to it. Where its type can't hold a right value it has what
-/// the type makes of it.
+/// Judges an output by what rounding does to it. Where its type can't hold a right value it has
+/// what the type makes of it.
 fn by_spread(spec: &TensorSpec, out: Option<&Tensor>, answers: &Tensors) -> TensorCheck {
     let Some((out, zeroed)) = finite(spec.dtype, out, &answers[&spec.name]) else {
         return spread::judge(&spec.name, out, answers);

@@ -5,8 +5,8 @@
 //! probabilistic rounding error analysis", 2019). So variances add up, here in squares of
 //! [`DEVIATION`], the root mean square of the relative error of one rounding. Oracles that are
 //! written by hand add them up beside each answer, through everything that their formula computes:
-//! what cancels in one problem is less exact there, and nowhere else. Graphs are evaluated with them
-//! (`graph::Rounding` of the compiler), each operation moving its result by as much.
+//! what cancels in one problem is less exact there, and nowhere else. Graphs are evaluated with
+//! them (`graph::Rounding` of the compiler), each operation moving its result by as much.
 
 /// The unit roundoff of f32, half a unit in the last place of 1.
 pub const UNIT_ROUNDOFF: f64 = f32::EPSILON as f64 / 2.0;
@@ -24,8 +24,8 @@ pub const LEAST: f64 = f32::MIN_POSITIVE as f64 / UNIT_ROUNDOFF;
 /// and those of GPUs stay within, for most arguments.
 pub const FUNCTION: f64 = 4.0;
 
-/// The variance of `e^x` relative to it: an honest exponential rounds its argument once more, on the
-/// way to a power of 2.
+/// The variance of `e^x` relative to it: an honest exponential rounds its argument once more, on
+/// the way to a power of 2.
 pub fn of_exponential(x: f64) -> f64 {
     x * x + FUNCTION
 }

@@ -1,7 +1,7 @@
 //! Inputs that show mistakes which generated ones hide.
 //!
-//! Normal numbers within 3.5 deviations overflow nothing, leave tails and small variances alone, and
-//! give each element of a long sum as little weight as any other. So each problem is judged on
+//! Normal numbers within 3.5 deviations overflow nothing, leave tails and small variances alone,
+//! and give each element of a long sum as little weight as any other. So each problem is judged on
 //! further inputs, too: rows of several kinds, and sums whose first, last and block-bounding terms
 //! carry half of the result. What each kind is for:
 //!
@@ -74,8 +74,8 @@ pub(crate) fn make_kinds(
     }
 }
 
-/// The kind of a row of a tensor (batch, sequence, ..): one for all rows with an index along an axis
-/// that is long enough, so that kinds do not hide each other there.
+/// The kind of a row of a tensor (batch, sequence, ..): one for all rows with an index along an
+/// axis that is long enough, so that kinds do not hide each other there.
 pub(crate) fn kind_of_row(row: usize, batch: usize, sequence: usize) -> usize {
     match (sequence >= KINDS, batch >= KINDS) {
         (true, _) => row % sequence,

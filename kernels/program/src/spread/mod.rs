@@ -3,8 +3,8 @@
 //!
 //! A [`Spread`] says how much rounding moves the elements of an output: their mean square over the
 //! whole tensor and over each slice along each axis, so that no slice can hide in another. It is
-//! made from evaluations of the answer in which each operation rounds ([`crate::rounding`]), or from
-//! variances that a formula gives.
+//! made from evaluations of the answer in which each operation rounds ([`crate::rounding`]), or
+//! from variances that a formula gives.
 //!
 //! With `e` the error of a result, a slice may have `rms(e) / rms(noise)` up to
 //!
@@ -19,8 +19,8 @@
 //! distribution of estimates of variance components", 1946): `tr(C)^2 / tr(C^2)` for a covariance
 //! `C`, of which the mean squared cosine of two independent evaluations is the inverse.
 //!
-//! A factor that all of a result's elements have in common shows in `<e, a> / <a, a>` long before it
-//! shows in their distance: it may be 8 times that of the noise, and two units of roundoff.
+//! A factor that all of a result's elements have in common shows in `<e, a> / <a, a>` long before
+//! it shows in their distance: it may be 8 times that of the noise, and two units of roundoff.
 
 mod line;
 mod sums;
@@ -193,10 +193,10 @@ impl Spread {
         }
     }
 
-    /// The spread from sums one after another, as devices give them. Each evaluation has those of its
-    /// squares (the whole, then the slices along each axis that [`is_sliced`]) and its product with
-    /// the answer; each second one has those of its products with the one before it. Last comes the
-    /// sum of the answer's squares.
+    /// The spread from sums one after another, as devices give them. Each evaluation has those of
+    /// its squares (the whole, then the slices along each axis that [`is_sliced`]) and its product
+    /// with the answer; each second one has those of its products with the one before it. Last
+    /// comes the sum of the answer's squares.
     ///
     /// None if these are not as many as [`raw_sums_length`] says for any number of evaluations.
     pub fn from_raw_sums(shape: &[usize], raw: &[f64]) -> Option<Spread> {
@@ -372,8 +372,8 @@ fn worst(out: &Tensor, answer: &Tensor, spread: &Spread, own: f64) -> Option<Ten
     furthest.map(|found| TensorCheck { notices, ..found })
 }
 
-/// The judgement of a slice by the sums of its squared errors and values, its number of elements, the
-/// mean square of its noise, and the line in units of the noise.
+/// The judgement of a slice by the sums of its squared errors and values, its number of elements,
+/// the mean square of its noise, and the line in units of the noise.
 fn slice(
     (error, size, elements): (f64, f64, usize),
     mean_square: f64,

@@ -1,5 +1,5 @@
-//! Sums over all elements of a tensor and over each slice along each axis, in an order that does not
-//! depend on the number of threads.
+//! Sums over all elements of a tensor and over each slice along each axis, in an order that does
+//! not depend on the number of threads.
 
 use rayon::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Noise in slices, and faults that do not hide in it.
+
 use super::*;
 use crate::inputs::{InputKey, Stream};
 

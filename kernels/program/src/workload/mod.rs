@@ -311,8 +311,8 @@ pub trait Problem: Send + Sync {
         None
     }
 
-    /// Adds the spreads that answers of [`device_oracle`](Problem::device_oracle) lack, from those of a
-    /// problem that [`smaller`](Problem::smaller) gave, which the host has answered.
+    /// Adds the spreads that answers of [`device_oracle`](Problem::device_oracle) lack, from those
+    /// of a problem that [`smaller`](Problem::smaller) gave, which the host has answered.
     fn add_spreads(&self, _answers: &mut Tensors, _smaller: (&dyn Problem, &Tensors)) {}
 
     /// A problem of the same operations in which any size may be smaller, and whose oracle takes at

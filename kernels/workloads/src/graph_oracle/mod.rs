@@ -290,7 +290,8 @@ pub(crate) fn elements(spec: &TensorSpec, stream: &Stream) -> Vec<f32> {
     }
 }
 
-/// The number of evaluations with rounding. It follows from the problem alone, so that its answers do.
+/// The number of evaluations with rounding. It follows from the problem alone, so that its answers
+/// do.
 fn probes(built: &Built, phase: Phase) -> u8 {
     let (_, nodes) = wanted(built, phase);
     let least = nodes.iter().map(|&node| built.graph.node(node).elements());

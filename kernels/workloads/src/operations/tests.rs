@@ -227,8 +227,8 @@ fn small_faults_are_found() {
     }
 }
 
-/// The last row is left out of a mean over as many rows as the published sizes have: inputs that show
-/// mistakes show it.
+/// The last row is left out of a mean over as many rows as the published sizes have: inputs that
+/// show mistakes show it.
 #[test]
 fn a_row_missing_from_a_total_is_found_at_published_sizes() {
     for (name, rows) in [

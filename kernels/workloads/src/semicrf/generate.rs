@@ -28,10 +28,10 @@ pub fn generate(sizes: &Sizes, key: &InputKey) -> Tensors {
 /// Inputs on which no duration is rarer than others: each segment costs as much as a choice among
 /// labels, durations and scores gains, `ln C + 1/2 + ln K` (1/2 is the logarithm of the mean of
 /// `e^x` for a normal x). Without that cost each further segment adds to the sum over
-/// segmentations, and those with a long segment weigh nothing in it. A cost by duration would change
-/// nothing: it adds up to the same for each segmentation. The best segmentation has few segments
-/// where each costs three times as much, so that the longest are among them. Sequences end anywhere,
-/// and by turns with the last label or the first.
+/// segmentations, and those with a long segment weigh nothing in it. A cost by duration would
+/// change nothing: it adds up to the same for each segmentation. The best segmentation has few
+/// segments where each costs three times as much, so that the longest are among them. Sequences end
+/// anywhere, and by turns with the last label or the first.
 pub fn showing(sizes: &Sizes, key: &InputKey) -> Tensors {
     let ending_anywhere = Sizes {
         lengths: Lengths::Random,
@@ -58,8 +58,8 @@ pub fn showing(sizes: &Sizes, key: &InputKey) -> Tensors {
     tensors
 }
 
-/// Makes a label at each sequence's end better than others, and for the best segmentation the longest
-/// duration.
+/// Makes a label at each sequence's end better than others, and for the best segmentation the
+/// longest duration.
 fn prefer(sizes: &Sizes, tensors: &mut Tensors) {
     let ends = check::elements(&tensors["lengths"]).map(|length| length as usize);
     let ends: Vec<usize> = ends.collect();

@@ -270,7 +270,7 @@ constexpr double DEVIATION = 0.5 * 5.9604644775390625e-8;
 constexpr double LEAST = 1.97215226305252951e-31;
 
 DEVICE void displace(double *value, int64 i, double size, int64 key0, int64 key1) {
-    const double by = DEVIATION * max(size, LEAST);
+    const double by = DEVIATION * (size > LEAST ? size : LEAST);
     value[i] += random_word(i, key0, key1) < 0x80000000u ? -by : by;
 }
 
@@ -288,11 +288,12 @@ KERNEL(round_unary, THREADS)
     double variance = least;
     if (is_exp) variance += x * x;
     if (is_sigmoid) variance += x * x / ((1.0 + exp(x)) * (1.0 + exp(x)));
-    displace(value, i, sqrt(variance) * max(fabs(value[i]), LEAST), key0, key1);
+    const double size = fabs(value[i]);
+    displace(value, i, sqrt(variance) * (size > LEAST ? size : LEAST), key0, key1);
 }
 
-// The variance of a sum is a share of its square, and one of the sum of the squares of its terms; it
-// is short by a part of itself.
+// The variance of a sum is a share of its square, and one of the sum of the squares of its terms;
+// it is short by a part of itself.
 KERNEL(round_sum, THREADS)
 (double *value, int64 n, int64 key0, int64 key1, const double *squares, float of_square, float of_squares, float shortfall) {
     ELEMENT;

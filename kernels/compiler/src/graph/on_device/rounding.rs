@@ -100,7 +100,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Adds the sums of a result's noise to those that [`Spread::from_raw_sums`] takes, in its order.
+    /// Adds the sums of a result's noise to those that [`Spread::from_raw_sums`] takes, in its
+    /// order.
     ///
     /// [`Spread::from_raw_sums`]: sweeper_program::spread::Spread::from_raw_sums
     pub(super) fn add_noise(&mut self, rounded: Value, exact: &Value, sums: &mut NoiseSums) {

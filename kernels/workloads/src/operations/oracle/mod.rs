@@ -1,8 +1,8 @@
 //! The right answers in f64, written by hand: they share no code with the graph or any backend.
 //!
 //! Beside each answer stands its spread ([`sweeper_program::spread`]), from the variances of its
-//! elements if they were computed in f32 ([`sweeper_program::rounding`]). All sums are added up in an
-//! order that does not depend on the number of threads.
+//! elements if they were computed in f32 ([`sweeper_program::rounding`]). All sums are added up in
+//! an order that does not depend on the number of threads.
 
 use std::borrow::Cow;
 
@@ -101,8 +101,8 @@ impl<'a> Asked<'a> {
         self.insert(name, &shape, (values, variances), (whole, &by_axis), along);
     }
 
-    /// Inserts an answer with its spread. `freedom` is that of the whole, `freedoms` are those of the
-    /// slices along each axis; `along` is the variance of the noise's product with the answer.
+    /// Inserts an answer with its spread. `freedom` is that of the whole, `freedoms` are those of
+    /// the slices along each axis; `along` is the variance of the noise's product with the answer.
     fn insert(
         &mut self,
         name: &str,
@@ -212,8 +212,8 @@ fn freedom_of([sum, squares]: [f64; 2]) -> f64 {
 struct RowNoise {
     /// Variances.
     variance: f64,
-    /// Squares of the variances of independent errors: the one that all elements have in common, and
-    /// those of their own.
+    /// Squares of the variances of independent errors: the one that all elements have in common,
+    /// and those of their own.
     squared_variance: f64,
     /// The variance of the product of the noise with the row.
     along: f64,

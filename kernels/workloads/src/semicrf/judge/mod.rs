@@ -1,10 +1,10 @@
 //! Judging outputs: values and gradients by their spreads, and a best segmentation by its score.
 //!
-//! The oracle gives the spread of each output with its answer: what rounding does in a plain program
-//! in f32 (`oracle/noise.rs`). Values are sums along a chain of segments, whose roundings grow with
-//! the value, so that those of a sequence share one error. A gradient of the best score need not be
-//! the oracle's: it is right if it marks a legal segmentation whose score is as good as the best one,
-//! but for what rounding does to two values.
+//! The oracle gives the spread of each output with its answer: what rounding does in a plain
+//! program in f32 (`oracle/noise.rs`). Values are sums along a chain of segments, whose roundings
+//! grow with the value, so that those of a sequence share one error. A gradient of the best score
+//! need not be the oracle's: it is right if it marks a legal segmentation whose score is as good as
+//! the best one, but for what rounding does to two values.
 
 use super::sizes::{Semiring, Sizes};
 use sweeper_program::check::{Check, Metric, TensorCheck};

@@ -226,10 +226,13 @@ impl<'a> Decomposed<'a> {
 impl Edges for Decomposed<'_> {
     fn score(&self, edge: Edge) -> (f64, f64) {
         let [end, start, transition, bias] = self.positions(edge);
-        let sum = self.cum_scores[end] - self.cum_scores[start];
-        let with_bias = sum + self.bias[bias];
+        let [end, start] = [self.cum_scores[end], self.cum_scores[start]];
+        let with_bias = end - start + self.bias[bias];
         let score = with_bias + self.transition[transition];
-        (score, sum * sum + with_bias * with_bias + score * score)
+        // A program may as well take the sum at the start off what led there, and add that at the
+        // end.
+        let of_sums = end * end + start * start;
+        (score, of_sums + with_bias * with_bias + score * score)
     }
 
     fn add(&mut self, edge: Edge, marginal: Marginal) {

@@ -69,8 +69,8 @@ fn solve_all<E: Edges + Send>(
         .unzip()
 }
 
-/// Names the answers, each with its spread. That of the value is always there: gradients of the best
-/// score are judged by it.
+/// Names the answers, each with its spread. That of the value is always there: gradients of the
+/// best score are judged by it.
 fn assemble(
     sizes: &Sizes,
     phase: Phase,

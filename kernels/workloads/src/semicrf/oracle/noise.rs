@@ -1,11 +1,11 @@
 //! Noise beside the tables: what rounding does to each number in several evaluations at once.
 //!
-//! Roundings are so small that their effects add up linearly. So every number of a table carries the
-//! differences that it has in each of [`LANES`] evaluations of a plain f32 program, which keeps
+//! Roundings are so small that their effects add up linearly. So every number of a table carries
+//! the differences that it has in each of [`LANES`] evaluations of a plain f32 program, which keeps
 //! logarithms as they are, adds a segment's score to them, and takes the logarithm of the sum of
 //! exponentials ([`sweeper_program::rounding`] has the sizes of single roundings). A number that is
-//! computed from others has their differences, weighted with its derivatives by them, and one of its
-//! own in a direction of chance.
+//! computed from others has their differences, weighted with its derivatives by them, and one of
+//! its own in a direction of chance.
 
 use sweeper_program::rounding::DEVIATION;
 
@@ -25,8 +25,8 @@ pub(super) fn add_weighted(lanes: &mut [f64], weight: f64, others: &[f64]) {
     }
 }
 
-/// Adds a difference of a number's own to each lane, with a variance in squares of [`DEVIATION`]. Its
-/// directions follow from `place`, which no two numbers share.
+/// Adds a difference of a number's own to each lane, with a variance in squares of [`DEVIATION`].
+/// Its directions follow from `place`, which no two numbers share.
 pub(super) fn add_own(lanes: &mut [f64], variance: f64, place: u64) {
     let size = DEVIATION * variance.sqrt();
     let bits = mixed(place);

@@ -1,8 +1,8 @@
 //! Spreads of answers that a GPU gave, from those of a smaller problem that the host answered.
 //!
-//! A logarithm at position t is rounded by u t, so that a chain of T positions is off by u T sqrt(T):
-//! values, which grow with T, by sqrt(T) of themselves, and marginals, which are exponentials of
-//! differences of such logarithms, by T sqrt(T) of themselves, as are entropies.
+//! A logarithm at position t is rounded by u t, so that a chain of T positions is off by u T
+//! sqrt(T): values, which grow with T, by sqrt(T) of themselves, and marginals, which are
+//! exponentials of differences of such logarithms, by T sqrt(T) of themselves, as are entropies.
 
 use crate::semicrf::sizes::Sizes;
 use sweeper_program::check::as_f64;

@@ -10,6 +10,7 @@ import time
 import numpy
 import torch
 
+from .state import Turn
 from . import faults, rounding, spread
 from .program import Program
 from .tensors import Tensor
@@ -82,7 +83,7 @@ class Evaluation:
         given = {name: framework.of(tensor) for name, tensor in inputs.items()}
         self.given = {name: held.double() if held.is_floating_point() else held for name, held in given.items()}
         # Models are made in f32, so that their weights are those of the models that are measured.
-        self.program = Program(request, framework, self.given)
+        self.program = Program(request, framework, self.given, Turn())
         self.module = self.program.function if isinstance(self.program.function, torch.nn.Module) else None
         self.state = {name: held.clone() for name, held in self.module.named_buffers()} if self.module else {}
         self.unknown = {}

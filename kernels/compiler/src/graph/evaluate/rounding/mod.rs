@@ -4,8 +4,8 @@
 //! The distance of such values from the right ones bounds a backend's error, including
 //! cancellation. This is discrete stochastic arithmetic (Vignes, "A stochastic arithmetic for
 //! reliable scientific computation", 1993), with the standard deviation of each operation in the
-//! place of its rounding ([`sweeper_program::rounding`]). Sums are those of terms one after another,
-//! in any order.
+//! place of its rounding ([`sweeper_program::rounding`]). Sums are those of terms one after
+//! another, in any order.
 //!
 //! Products in tf32 and bf16 are those of moved factors. A factor is rounded once for all terms
 //! that it is in, so that its error is the same in a whole row of the product and in all products
