@@ -52,6 +52,10 @@ impl BlockInputs {
     ///
     /// # Errors
     /// The outcome of all points of the block.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "steps in their order, each with its outcome"
+    )]
     pub fn generate(
         block: &Block,
         copies: u64,

@@ -114,6 +114,10 @@ impl<'a> BlockContext<'a> {
     ///
     /// # Errors
     /// The outcome of all points, or the loss of the device at one of them.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "steps in their order, each with its outcome"
+    )]
     pub fn new(
         block: &'a Block,
         block_inputs: BlockInputs,
@@ -257,6 +261,10 @@ impl<'a> BlockContext<'a> {
     ///
     /// # Errors
     /// The point's outcome.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "steps in their order, each with its outcome"
+    )]
     pub fn prepare_and_verify(
         &self,
         point: &'a BlockPoint,

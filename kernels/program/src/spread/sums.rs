@@ -86,9 +86,8 @@ impl SliceSums {
                 }
             }
             None => {
-                total += columns
-                    .map(|column| number(row * extent + column))
-                    .sum::<f64>()
+                let values = columns.map(|column| number(row * extent + column));
+                total += values.sum::<f64>();
             }
         }
         self.whole += total;
