@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use rayon::prelude::*;
 
-use super::oracle::{Asked, square_sum};
+use super::oracle::{Asked, CommonNoise, square_sum};
 use super::sizes::Sizes;
 use sweeper_program::rounding::{self, FUNCTION};
 
@@ -170,6 +170,25 @@ impl<'a> Norm<'a> {
         common
     }
 
+    /// The errors of rows' scales: a row adds to the gradient by the gain a multiple of its scale.
+    fn common_by_gamma(&self, grad: &[f64], gradient: &[f64]) -> CommonNoise {
+        let mut common = CommonNoise::default();
+        for (at, row) in self.rows.iter().enumerate() {
+            let places = self.sizes.row(&self.x, at).iter();
+            let places = places.zip(self.sizes.row(grad, at)).zip(gradient);
+            let (mut squares, mut along) = (0.0, 0.0);
+            for ((&x, grad), gradient) in places {
+                let term = grad * row.normal(x);
+                squares += term * term;
+                along += term * gradient;
+            }
+            common.variance += row.of_scale * squares;
+            common.squared_variance += (row.of_scale * squares).powi(2);
+            common.along += row.of_scale * along * along;
+        }
+        common
+    }
+
     /// Sums over rows.
     fn by_parameters(&self, asked: &mut Asked<'_>, grad: &[f64]) {
         let dimension = self.sizes.dimension;
@@ -195,12 +214,17 @@ impl<'a> Norm<'a> {
         });
         let names = ["grad_gamma", "grad_beta"].into_iter().enumerate();
         for (at, name) in names.take(1 + usize::from(self.is_centred)) {
-            let values = columns.iter().map(|sums| sums[at]).collect();
+            let values = columns.iter().map(|sums| sums[at]);
             let of_terms = |sums: &[f64; 5]| if at == 0 { sums[4] } else { 0.0 };
             let variances = columns.iter();
             let variances = variances
                 .map(|sums| rounding::of_sum(rows, sums[at], sums[2 + at]) + of_terms(sums));
-            asked.answer(name, &[dimension], values, variances.collect());
+            let values: Vec<f64> = values.collect();
+            let common = match at {
+                0 => self.common_by_gamma(grad, &values),
+                _ => CommonNoise::default(),
+            };
+            asked.answer(name, &[dimension], values, variances.collect(), common);
         }
     }
 }

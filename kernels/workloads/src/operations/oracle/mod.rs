@@ -43,20 +43,23 @@ impl<'a> Asked<'a> {
         check::as_f64(&self.inputs[name])
     }
 
-    /// An answer with the variances of its elements, in squares of [`DEVIATION`]; their errors are
-    /// independent.
+    /// An answer with the variances of its elements, in squares of [`DEVIATION`]: of errors that are
+    /// independent, and of others that elements have in common.
     pub(super) fn answer(
         &mut self,
         name: &str,
         shape: &[usize],
         values: Vec<f64>,
         variances: Vec<f64>,
+        common: CommonNoise,
     ) {
-        let squares = square_sum(variances.iter().copied());
-        let freedom = freedom_of([variances.iter().sum(), squares]);
+        let total: f64 = variances.iter().sum();
+        let own = (1.0 - common.variance / total).max(0.0);
+        let squares = own * own * square_sum(variances.iter().copied());
+        let freedom = freedom_of([total, squares + common.squared_variance]);
         let places = values.iter().zip(&variances);
         let along = places.map(|(value, variance)| value * value * variance);
-        let along = along.sum();
+        let along = common.along + along.sum::<f64>();
         self.insert(name, shape, (values, variances), (freedom, &[]), along);
     }
 
@@ -172,8 +175,20 @@ impl<'a> Asked<'a> {
         let [sum, squares, of_rows] = sums.into_iter().fold([0.0; 3], add);
         // The sum over rows, and the division that makes it a mean.
         let variance = of_sum(count as usize, sum, squares) + sum * sum + of_rows;
-        self.answer(name, &[], vec![sum / count], vec![variance / count / count]);
+        let variances = vec![variance / count / count];
+        self.answer(name, &[], vec![sum / count], variances, CommonNoise::default());
     }
+}
+
+/// Errors that elements of an answer have in common, each with the variance of its sum of squares.
+#[derive(Default)]
+pub(super) struct CommonNoise {
+    /// The sum of the variances.
+    pub(super) variance: f64,
+    /// The sum of their squares.
+    pub(super) squared_variance: f64,
+    /// The variance of the noise's product with the answer.
+    pub(super) along: f64,
 }
 
 /// Degrees of freedom of the rows with each index.

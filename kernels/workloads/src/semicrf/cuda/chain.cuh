@@ -140,7 +140,9 @@ DEVICE Weight combine(const Chain &chain, const Cell &cell, bool has_cell, const
     float sum = 0.0f;
     if (p >= LEAST_NORMAL) sum += p * (chain.message.entropy - LN2 * log2_fast(p));
     if (q >= LEAST_NORMAL) {
-        const float own = cell.moment / cell.sum + LN2 * log2_fast(cell.sum);
+        const int by = exponent_of(cell.sum);
+        const float log = ((float)by + ROOM) + log2_fast(cell.sum * power(-by));
+        const float own = cell.moment / cell.sum + LN2 * log;
         sum += q * ((cell.entropy - chain.entropy_whole) + own - LN2 * log2_fast(q));
     }
     if (w.local > 0.0f) w.entropy = sum / w.local + LN2 * log2_fast(w.local);

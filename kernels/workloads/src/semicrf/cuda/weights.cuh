@@ -47,11 +47,20 @@ DEVICE Split split(float nats) {
 // 2^e; 0 below the least normal number.
 DEVICE float power(int e) { return e < -126 ? 0.0f : __int_as_float((min(e, 127) + 127) << 23); }
 DEVICE int exponent_of(float x) { return (__float_as_int(x) >> 23) - 127; }
+// Added to a number below 2^22 it leaves the nearest whole number in the last bits.
+constexpr float TO_WHOLE = 12582912.0f;
 // For whole numbers below 2^22.
-DEVICE int int_of(float whole) { return __float_as_int(whole + 12582912.0f) - 0x4b400000; }
+DEVICE int int_of(float whole) { return __float_as_int(whole + TO_WHOLE) - 0x4b400000; }
+// 2^(whole + part), below the least normal number 0, for a whole number `whole` and a sum of up to
+// MOST_ROOM. As one number the sum would lose digits of `part`.
+DEVICE float power_of(float whole, float part) {
+    const float rounded = fmaxf(whole + part, -127.0f) + TO_WHOLE;
+    return exp2_fast((whole - (rounded - TO_WHOLE)) + part) * __int_as_float((__float_as_int(rounded) + 127) << 23);
+}
 
 // A sum of weights: 2^whole * sum. Max: whole + sum. Entropy: `moment` is the sum of
-// weight / 2^whole * (h - ln(weight / 2^whole)), where the terms' h are relative to `entropy`.
+// weight / 2^whole * (h - ln(weight / 2^(whole - ROOM))), where the terms' h are relative to
+// `entropy`.
 #if SEMIRING == ENTROPY
 struct alignas(16) Cell {
     float whole, sum, entropy, moment;
@@ -90,7 +99,7 @@ DEVICE_APART Cell lifted_apart(Cell cell, float half) { return lifted(cell, half
 DEVICE Cell cell_for(const Term &x) {
     Cell cell;
     // Rounds to a whole number; what counts for nothing has any scale.
-    cell.whole = IS_MAX ? x.whole : fmaxf(x.whole + ((x.part + 12582912.0f) - 12582912.0f) + ROOM, EMPTY);
+    cell.whole = IS_MAX ? x.whole : fmaxf(x.whole + ((x.part + TO_WHOLE) - TO_WHOLE) + ROOM, EMPTY);
     cell.sum = IS_MAX ? 8.0f * NOTHING : 0.0f;
 #if SEMIRING == ENTROPY
     cell.entropy = x.entropy_whole;
@@ -103,18 +112,19 @@ DEVICE Cell cell_for(const Term &x) {
 template <int COUNT> DEVICE void add_terms(Cell (&cells)[COUNT], const Term &x, const float (&parts)[COUNT]) {
 #pragma unroll
     for (int j = 0; j < COUNT; j++) {
-        const float d = (x.whole - cells[j].whole) + parts[j];
         if (IS_MAX) {
-            const bool is_more = d > cells[j].sum;
+            const bool is_more = (x.whole - cells[j].whole) + parts[j] > cells[j].sum;
             cells[j].whole = is_more ? x.whole : cells[j].whole;
             cells[j].sum = is_more ? parts[j] : cells[j].sum;
             continue;
         }
-        const float weight = exp2_fast(d);
+        const float above = x.whole - cells[j].whole, weight = power_of(above, parts[j]);
         cells[j].sum += weight;
 #if SEMIRING == ENTROPY
-        if (weight > 0.0f)
-            cells[j].moment += weight * ((x.entropy_whole - cells[j].entropy) + x.entropy - LN2 * d);
+        if (weight > 0.0f) {
+            const float log = LN2 * ((above + ROOM) + parts[j]);
+            cells[j].moment += weight * ((x.entropy_whole - cells[j].entropy) + x.entropy - log);
+        }
 #endif
     }
 }
