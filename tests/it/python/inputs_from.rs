@@ -185,7 +185,7 @@ fn all_backends_get_the_inputs_that_a_function_makes_once_for_a_problem() {
             digests.iter().all(|digest| digest.len() == 64),
             "{digests:?}"
         );
-        // Each call has a seed of its own: that of the samples, and those of the audit.
+        // The samples have a seed of their own, and so have the audits.
         let counted = fs::read_to_string(place.path("counted")).unwrap();
         for size in ["100 ", "300 "] {
             let calls: Vec<&str> = counted
@@ -193,8 +193,9 @@ fn all_backends_get_the_inputs_that_a_function_makes_once_for_a_problem() {
                 .filter(|line| line.starts_with(size))
                 .collect();
             let seeds: BTreeSet<&&str> = calls.iter().collect();
-            // Both functions in Python are timed on inputs of the first other seeds.
-            assert!(seeds.len() >= 3 && calls.len() >= 4, "{counted}");
+            // All backends are audited on inputs of the first other seed, and on further ones as long
+            // as they are slower there.
+            assert!(seeds.len() >= 2 && calls.len() >= 2, "{counted}");
             assert_eq!(
                 calls.iter().filter(|call| *call == &calls[0]).count(),
                 1,
@@ -269,7 +270,7 @@ fn a_function_that_makes_no_inputs_of_the_problem_is_named_with_its_key() {
 }
 
 #[test]
-fn a_function_that_fails_for_another_seed_fails_the_functions_that_are_audited() {
+fn a_function_that_fails_for_another_seed_fails_the_backends_that_are_audited() {
     if !has_package("numpy", "numpy") {
         return;
     }
@@ -277,8 +278,7 @@ fn a_function_that_fails_for_another_seed_fails_the_functions_that_are_audited()
     let ran = place.sweeper(&["run", "m.toml", "--set=case.rows.grid.n=100"]);
     assert_eq!(code(&ran), 4, "{}", text(&ran));
     let rows = rows(&place);
-    assert_eq!(rows["native forward"]["status"], "ok");
-    for backend in ["sums forward", "into forward"] {
+    for backend in ["sums forward", "into forward", "native forward"] {
         let row = &rows[backend];
         assert_eq!(row["status"], "error", "{backend}");
         let reason = &row["reason"];

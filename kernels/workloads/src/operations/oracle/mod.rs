@@ -176,7 +176,13 @@ impl<'a> Asked<'a> {
         // The sum over rows, and the division that makes it a mean.
         let variance = of_sum(count as usize, sum, squares) + sum * sum + of_rows;
         let variances = vec![variance / count / count];
-        self.answer(name, &[], vec![sum / count], variances, CommonNoise::default());
+        self.answer(
+            name,
+            &[],
+            vec![sum / count],
+            variances,
+            CommonNoise::default(),
+        );
     }
 }
 
