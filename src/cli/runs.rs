@@ -13,6 +13,7 @@ use crate::quantity;
 use crate::record::find::{self, DEPTH, Found};
 use crate::record::recorded::Recorded;
 use crate::row::Row;
+use crate::row::entry::notices;
 use crate::row::outcome::Status;
 
 /// Where runs are.
@@ -268,6 +269,7 @@ pub fn show(args: &ShowArgs, screen: &Screen) -> Exit {
         rows.iter().for_each(|row| screen.line(&line(row)));
     } else {
         show_medians(&rows, screen);
+        show_notices(&rows, screen);
     }
     Exit::Fine
 }
@@ -297,6 +299,28 @@ fn show_medians(rows: &[Row], screen: &Screen) {
             medians.len(),
             if medians.len() == 1 { "" } else { "s" }
         ));
+    }
+}
+
+/// Shows by case and output what the check of a right result can't see: the greatest of the least
+/// errors that are noticed.
+fn show_notices(rows: &[Row], screen: &Screen) {
+    let mut least: BTreeMap<(&str, &str), f64> = BTreeMap::new();
+    let right = rows.iter().filter(|row| row.outcome.status == Status::Ok);
+    let checks =
+        right.filter_map(|row| Some((row, row.outcome.measurement.as_ref()?.check.as_ref()?)));
+    for (row, check) in checks {
+        for (output, error) in notices(check) {
+            let most = least.entry((&row.case, output)).or_default();
+            *most = most.max(error);
+        }
+    }
+    if least.is_empty() {
+        return;
+    }
+    screen.line("errors of a whole output below which a check sees nothing, relative:");
+    for ((case, output), error) in least {
+        screen.line(&format!("  {case:16} {output:30} {error:.0e}"));
     }
 }
 

@@ -82,6 +82,8 @@ pub(super) struct Audited<'a> {
     pub block: &'a Block,
     /// The problem with its inputs.
     pub instance: &'a ProblemInstance,
+    /// The same problem with inputs that show mistakes, which the program has not run on.
+    pub showing: Option<&'a ProblemInstance>,
     /// Who judges outputs in place of tolerances.
     pub judge: Option<&'a Judge<'a>>,
     /// The point.
@@ -177,7 +179,8 @@ impl Audit {
         // Inputs of a file are of a distribution that is not known here.
         while !is_of_file && audited.has_room() {
             let pace = match self.found(audited, samples_ns, device)? {
-                Found::Nothing | Found::Right => break,
+                Found::Nothing => break,
+                Found::Right => return audited.on_showing(device),
                 Found::Wrong(reason) => return Ok(Some(reason)),
                 Found::Slow(pace) => pace,
             };
@@ -291,6 +294,24 @@ impl Audited<'_> {
         let problem = &self.instance.problem;
         let needed_bytes = 2 * inputs as u64 + problem.oracle_bytes(self.covering);
         needed_bytes < memory::available_bytes()
+    }
+
+    /// What is wrong with a program's results on inputs that show mistakes, if anything.
+    ///
+    /// # Errors
+    /// A failure of the program other than that there is too little memory.
+    fn on_showing(&self, device: &mut dyn Device) -> Result<Option<String>, DeviceError> {
+        let Some(showing) = self.showing else {
+            return Ok(None);
+        };
+        match device.run_unseen(self.program, &showing.inputs, self.specs) {
+            Ok(Some(run)) => {
+                let verdict = showing.judge(&run.outputs, self.point, Checked::Full);
+                Ok(Verdict::UNCHECKED.and_on_showing(verdict).complaint)
+            }
+            Err(error) if !is_oom(&error) => Err(error),
+            _ => Ok(None),
+        }
     }
 
     /// The right outputs for other inputs, where the oracle has an answer in time.

@@ -141,7 +141,7 @@ pub struct Memory {
 }
 
 /// The least relative L2 error that a judgement notices in each output, on any inputs.
-fn noticed(check: &Check) -> String {
+pub fn notices(check: &Check) -> Vec<(&str, f64)> {
     let mut least: Vec<(&str, f64)> = Vec::new();
     for one in &check.tensors {
         let name = one
@@ -156,10 +156,7 @@ fn noticed(check: &Check) -> String {
             None => least.push((name, error)),
         }
     }
-    let words = least
-        .iter()
-        .map(|(name, error)| format!("{name} {error:.1e}"));
-    words.collect::<Vec<String>>().join("; ")
+    least
 }
 
 /// A row as `records.csv` has it, and as reports need it: a point and its result.
@@ -333,8 +330,10 @@ impl Entry {
             tolerance: worst.tolerance,
             spreads: worst.spreads,
         });
+        let noticed = notices(&check).into_iter();
+        let noticed = noticed.map(|(name, error)| format!("{name} {error:.1e}"));
         self.notices = words
-            .some(&noticed(&check))
+            .some(&noticed.collect::<Vec<String>>().join("; "))
             .filter(|noticed| !noticed.is_empty());
         // Runs may have a million rows.
         self.samples_ns.shrink_to_fit();

@@ -52,6 +52,8 @@ pub struct BlockContext<'a> {
     reduced: Option<BTreeMap<u32, Result<Verdict, Outcome>>>,
     /// The verdict on each point's kernels on inputs that show mistakes, by number.
     showing: BTreeMap<u32, Result<Verdict, Outcome>>,
+    /// The problem with these inputs, if functions can run on them.
+    for_functions: Option<ProblemInstance>,
     audit: Audit,
     /// The cache, for loops that compile themselves.
     cache: Option<CachePlace>,
@@ -178,6 +180,7 @@ impl<'a> BlockContext<'a> {
             programs: RefCell::default(),
             reduced: None,
             showing: BTreeMap::new(),
+            for_functions: None,
             audit: Audit::default(),
             cache: answers.place().cloned(),
         };
@@ -186,9 +189,17 @@ impl<'a> BlockContext<'a> {
         }
         if let Some(showing) = showing.filter(|it| device.computes() && it.expected.is_some()) {
             context.showing = context.verify_on(&showing, artifacts, device, listener)?;
+            context.for_functions = Some(showing).filter(|it| context.has_sizes_of(it));
         }
         device.bind(&context.instance.inputs).map_err(failed)?;
         Ok(context)
+    }
+
+    /// Whether another problem's tensors have the shapes of this one's.
+    fn has_sizes_of(&self, other: &ProblemInstance) -> bool {
+        let own = self.instance.inputs.iter();
+        let mut pairs = own.zip(&other.inputs);
+        pairs.all(|((_, own), (_, other))| own.shape() == other.shape())
     }
 
     /// Keeps the digest of the outputs of a point's last sample, which has just run; audits a
@@ -247,6 +258,7 @@ impl<'a> BlockContext<'a> {
         Audited {
             block: self.block,
             instance: &self.instance,
+            showing: self.for_functions.as_ref().filter(|_| one.is_function),
             judge: self.judge.as_ref(),
             point: one.point,
             covering: covering_phase(self.block),

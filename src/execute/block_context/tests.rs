@@ -65,6 +65,7 @@ fn a_smaller_problem_proves_nothing_of_other_kernels() {
         programs: RefCell::default(),
         reduced: None,
         showing: BTreeMap::new(),
+        for_functions: None,
         audit: Audit::default(),
         cache: None,
     };

@@ -293,3 +293,63 @@ fn results_that_are_kept_by_the_version_of_a_tensor_are_found() {
         kept["reason"]
     );
 }
+
+/// Published inputs end at 3.5 deviations: a softmax without the maximum is right on them.
+#[test]
+fn functions_are_judged_on_inputs_that_show_mistakes() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let backend = |name: &str| {
+        format!(
+            "[backend.{name}]
+workload = \"softmax\"
+python = \"mine.py\"
+entry = \"{name}\"
+args = [\"x\"]
+returns = [\"out\"]
+"
+        )
+    };
+    let place = Place::new(&format!(
+        "schema = 1
+[python]
+exe = \"${{SWEEPER_PYTHON:-python3}}\"
+{}{}[case.rows]
+workload = \"softmax\"
+backends = [\"right\", \"overflows\"]
+phases = [\"forward\"]
+grid = {{ batch = 2, sequence = 40, dimension = 300 }}
+[device]
+use = \"cpu\"
+[measure]
+repeats = 5
+",
+        backend("right"),
+        backend("overflows")
+    ));
+    fs::write(
+        place.path("mine.py"),
+        "\
+import numpy as np
+
+def right(x):
+    weights = np.exp(x - x.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+def overflows(x):
+    with np.errstate(all=\"ignore\"):
+        weights = np.exp(x)
+        return weights / weights.sum(-1, keepdims=True)
+",
+    )
+    .unwrap();
+    let ran = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&ran), 4, "{}", text(&ran));
+    let rows = rows(&place);
+    assert_eq!(rows["right forward"]["status"], "ok");
+    let row = &rows["overflows forward"];
+    assert_eq!(row["status"], "wrong");
+    let reason = &row["reason"];
+    assert!(reason.ends_with("on inputs that show mistakes"), "{reason}");
+}

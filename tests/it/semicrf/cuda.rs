@@ -62,6 +62,13 @@ fn a_ring_with_a_minimum_duration_conforms() {
 }
 
 #[test]
+fn long_sequences_conform_on_inputs_that_show_mistakes() {
+    if shim::is_here() {
+        options::long_showing(FAST);
+    }
+}
+
+#[test]
 fn long_sequences_keep_their_precision() {
     if shim::is_here() {
         ranges::long_sequences(FAST);

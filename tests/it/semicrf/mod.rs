@@ -44,6 +44,17 @@ fn case([t, k, c, b]: [i64; 4], options: &str) -> Case {
     with_inputs(problem, inputs, format!("{t},{k},{c},{b} {options}"))
 }
 
+/// The same problem with inputs that show mistakes.
+fn showing_case([t, k, c, b]: [i64; 4], options: &str) -> Case {
+    let problem = problem([t, k, c, b], options);
+    let inputs = problem.showing(&InputKey([42; 32])).unwrap();
+    with_inputs(
+        problem,
+        inputs,
+        format!("{t},{k},{c},{b} {options}, showing"),
+    )
+}
+
 fn problem(sizes: [i64; 4], options: &str) -> Box<dyn Problem> {
     let mut parameters: Parameters = ["T", "K", "C", "B"].into_iter().zip(sizes).collect();
     for option in options.split_whitespace() {

@@ -31,7 +31,23 @@ fn all_options_conform() {
 pub(super) fn all_options(place: Place) {
     for options in combinations() {
         case([70, 9, 5, 3], &options).conforms_everywhere(place);
+        showing_case([70, 9, 5, 3], &options).conforms_everywhere(place);
     }
+}
+
+/// A segment costs as much as it gains: values are small beside the scores that make them.
+pub(super) fn long_showing(place: Place) {
+    for form in FORMS {
+        for semiring in SEMIRINGS {
+            let case = showing_case([512, 8, 6, 2], &format!("{form} {semiring}"));
+            case.conforms(place, "fused", Phase::Both, &CanonicalShape::default());
+        }
+    }
+}
+
+#[test]
+fn long_sequences_conform_on_inputs_that_show_mistakes() {
+    long_showing(Place::Cpu);
 }
 
 #[test]

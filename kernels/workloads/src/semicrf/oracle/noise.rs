@@ -7,7 +7,7 @@
 //! computed from others has their differences, weighted with its derivatives by them, and one of
 //! its own in a direction of chance.
 
-use sweeper_program::rounding::DEVIATION;
+use sweeper_program::rounding::{DEVIATION, LOG2_E};
 
 /// Evaluations at once.
 pub(super) const LANES: usize = 8;
@@ -17,6 +17,13 @@ pub(super) const GRADIENT_LANES: usize = 4;
 
 /// The difference of a number in each evaluation.
 pub(super) type Lanes = [f64; LANES];
+
+/// The relative difference of all scores in each evaluation: a program whose weights are powers of 2
+/// multiplies scores by a rounded constant. Over a chain such differences add up.
+pub(super) const OF_SCORES: Lanes = {
+    let size = LOG2_E.abs();
+    [size, -size, -size, size, size, size, -size, -size]
+};
 
 /// Adds `weight` times the differences of another number.
 pub(super) fn add_weighted(lanes: &mut [f64], weight: f64, others: &[f64]) {

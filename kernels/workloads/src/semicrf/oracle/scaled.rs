@@ -25,11 +25,13 @@ pub(in crate::semicrf) fn add_spreads(
             Some((answer, Spread::from_tensor(answer.shape(), spread)?))
         });
         if let Some((answer, spread)) = own {
-            let growth = match name.as_str() {
-                "value" => growth,
+            let sizes = mean_square(&answers[&name]) / mean_square(answer);
+            let relative = match name.as_str() {
+                // Where values do not grow, what scores have in common is off by T of itself.
+                "value" => growth * f64::max(growth, sizes) / sizes,
                 _ => growth.powi(3),
             };
-            let relative = growth * spread.whole.mean_square / mean_square(answer);
+            let relative = relative * spread.whole.mean_square / mean_square(answer);
             let spread = relative_spread(&answers[&name], relative, &spread);
             answers.insert(name_of(&name), spread.into_tensor());
         }

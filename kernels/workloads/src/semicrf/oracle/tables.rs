@@ -1,7 +1,7 @@
 //! Forward and backward tables over (boundary, label), and gradients from them.
 
 use super::edges::{Edge, Edges, Marginal};
-use super::noise::{GRADIENT_LANES, LANES, Lanes, add_own, add_weighted};
+use super::noise::{GRADIENT_LANES, LANES, Lanes, OF_SCORES, add_own, add_weighted};
 use crate::semicrf::sizes::{Semiring, Sizes};
 use sweeper_program::rounding::{FUNCTION, of_exponential, of_sum};
 
@@ -43,9 +43,19 @@ const ONE: Weight = Weight {
 #[derive(Clone, Copy)]
 struct Term<'t> {
     log: f64,
+    /// The score of the edge.
+    score: f64,
     /// The variance of the logarithm by the roundings that form it.
     variance: f64,
     weight: &'t Weight,
+}
+
+impl Term<'_> {
+    /// Adds `weight` times the noise of the logarithm, without its own roundings.
+    fn add_noise(&self, lanes: &mut [f64], weight: f64) {
+        add_weighted(lanes, weight, &self.weight.noise.log);
+        add_weighted(lanes, weight * self.score, &OF_SCORES);
+    }
 }
 
 /// The semiring's sum (+) over `terms`, at least one, with noise whose directions follow from
@@ -76,7 +86,7 @@ fn sum(semiring: Semiring, terms: &[Term<'_>], place: u64) -> Weight {
         // A weight that is none at all has no noise, however large its logarithm is.
         if square > 0.0 {
             variance += square * (term.variance + of_exponential(term.log - most));
-            add_weighted(&mut found.noise.log, share, &term.weight.noise.log);
+            term.add_noise(&mut found.noise.log, share);
         }
     }
     variance += of_sum(terms.len(), 1.0, squares) + FUNCTION * total.ln().powi(2);
@@ -104,9 +114,8 @@ impl Weight {
             if share * share == 0.0 {
                 continue;
             }
-            let noise = &term.weight.noise;
-            add_weighted(&mut self.noise.entropy, share, &noise.entropy);
-            add_weighted(&mut self.noise.entropy, slope, &noise.log);
+            add_weighted(&mut self.noise.entropy, share, &term.weight.noise.entropy);
+            term.add_noise(&mut self.noise.entropy, slope);
             slopes += slope;
             squares += product * product;
             // The logarithm of the share, its exponential, the difference and the product.
@@ -156,6 +165,7 @@ pub(super) fn solve<E: Edges>(
     let prefixes = scan.prefixes();
     let terms = prefixes[end].iter().map(|weight| Term {
         log: weight.log,
+        score: 0.0,
         variance: 0.0,
         weight,
     });
@@ -238,6 +248,7 @@ impl<E: Edges> Scan<'_, E> {
         let log = weight.log + score;
         Term {
             log,
+            score,
             variance: variance + log * log,
             weight,
         }
@@ -297,7 +308,7 @@ impl<E: Edges> Scan<'_, E> {
             }
             _ => (share, share, 1.0),
         };
-        add_weighted(&mut noise, slope, &before.noise.log);
+        term.add_noise(&mut noise, slope);
         add_weighted(&mut noise, slope, &after.noise.log);
         add_weighted(&mut noise, -slope, &total.noise.log);
         let variance = slope * slope * of_log + share * share * further;
