@@ -20,7 +20,7 @@ use crate::row::outcome::Status;
 const BOOTSTRAP: &str = include_str!("child/bootstrap.py");
 
 /// The modules, by name.
-const MODULES: [(&str, &str); 28] = [
+const MODULES: [(&str, &str); 34] = [
     ("main", include_str!("child/main.py")),
     ("frames", include_str!("child/frames.py")),
     ("faults", include_str!("child/faults.py")),
@@ -36,8 +36,14 @@ const MODULES: [(&str, &str); 28] = [
     ("examine", include_str!("child/examine.py")),
     ("generate", include_str!("child/generate.py")),
     ("reference", include_str!("child/reference.py")),
+    ("probes", include_str!("child/probes.py")),
+    ("roundings", include_str!("child/roundings.py")),
     ("rounding", include_str!("child/rounding.py")),
     ("rounding_sums", include_str!("child/rounding_sums.py")),
+    ("rounding_numpy", include_str!("child/rounding_numpy.py")),
+    ("rounding_ufuncs", include_str!("child/rounding_ufuncs.py")),
+    ("rounding_jax", include_str!("child/rounding_jax.py")),
+    ("rounding_jaxprs", include_str!("child/rounding_jaxprs.py")),
     ("spread", include_str!("child/spread.py")),
     ("unlisted", include_str!("child/unlisted.py")),
     ("imports", include_str!("child/imports.py")),

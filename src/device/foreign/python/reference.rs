@@ -13,8 +13,9 @@ use crate::device::DeviceError;
 pub(super) const LOADING_LIMIT: Duration = Duration::from_secs(120);
 
 /// The text by which references of PyTorch are evaluated: answers depend on it.
-pub const TEXTS: [&str; 4] = [
+pub const TEXTS: [&str; 5] = [
     include_str!("child/reference.py"),
+    include_str!("child/roundings.py"),
     include_str!("child/rounding.py"),
     include_str!("child/rounding_sums.py"),
     include_str!("child/spread.py"),

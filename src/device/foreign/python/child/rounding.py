@@ -9,24 +9,15 @@ none of these are taken for elementwise, and are counted.
 
 import math
 import random
-import struct
 
 import torch
 from torch._decomp import decomposition_table
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from . import roundings as shared
 from .rounding_sums import SUMS
-
-# The rms of the relative error of one rounding, in unit roundoffs.
-RMS = 0.5
-
-# Unit roundoff and least normal number of a format.
-FORMATS = {"f64": (2.0**-53, 2.0**-1022), "f32": (2.0**-24, 2.0**-126),
-           "bf16": (2.0**-8, 2.0**-126), "f16": (2.0**-11, 2.0**-14)}
-
-# Sums are accumulated in no less than this.
-ACCUMULATED = 2.0**-24
+from .roundings import ACCUMULATED, FORMATS, POWERS, RMS, is_power_of_two, number_error
 
 EXACT = set("""
 _assert_async _conj _index_put_impl _local_scalar_dense _reshape_alias _to_copy _unsafe_view abs alias all
@@ -52,11 +43,9 @@ view_of where zero zeros zeros_like
 
 # Roundings of one element.
 ELEMENTWISE = {
-    **dict.fromkeys("""_adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward add addcdiv addcmul div
-                    fmod lerp mul reciprocal remainder rsub sqrt square sub true_divide""".split(), 1.0),
-    **dict.fromkeys("""acos acosh asin asinh atan atan2 atanh cos cosh digamma erf erfc erfinv exp2 expm1
-                    hypot log log10 log1p log2 sin sinh tan tanh xlogy""".split(), 2.0),
-    "exp": 2.0, "sigmoid": 2.5, "rsqrt": 1.5, "pow": 3.0, "lgamma": 4.0,
+    **shared.ELEMENTWISE,
+    **dict.fromkeys("""_adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward addcdiv addcmul lerp
+                    remainder""".split(), 1.0),
 }
 
 # Exact operations that store a number, which the format may not hold.
@@ -208,7 +197,7 @@ class Rounded(Widened):
         if name in ("mul", "div", "true_divide") and numbers and is_power_of_two(numbers[0]):
             return func(*args, **kwargs)
         if name == "pow" and numbers and type(args[1]) in (int, float):
-            roundings = {2: 1.0, 0.5: 1.0, 1: 0.0, 3: 1.5, -1: 1.0, -0.5: 1.5}.get(args[1], 3.0)
+            roundings = POWERS.get(args[1], 3.0)
         elif name in ("div", "true_divide"):
             args = self.numbers(args, is_divided=True)
         else:
@@ -250,13 +239,8 @@ class Rounded(Widened):
     def numbers(self, args, is_divided=False):
         """Arguments whose numbers are off as f32 holds them, all in one direction: everywhere alike."""
         def one(held):
-            if type(held) is not float or not math.isfinite(held) or held == 0.0:
-                return held
-            near = single(held)
-            error = abs(near / held - 1.0)
-            if is_divided and near not in (0.0, math.inf, -math.inf):
-                error = max(error, abs(single(1.0 / near) * held - 1.0))
-            return held * (1.0 + self.noise.sign() * error)
+            error = number_error(held, is_divided) if type(held) is float else 0.0
+            return held * (1.0 + self.noise.sign() * error) if error else held
 
         return tuple(one(held) for held in args)
 
@@ -266,15 +250,3 @@ class Rounded(Widened):
             return tensor
         error = tensor.float().double().sub_(tensor).nan_to_num_(0.0, 0.0, 0.0)
         return tensor + error.mul_(self.noise.sign())
-
-
-def single(value):
-    """A number as f32 holds it."""
-    try:
-        return struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        return math.copysign(math.inf, value)
-
-
-def is_power_of_two(number):
-    return number != 0 and math.isfinite(number) and abs(math.frexp(number)[0]) == 0.5

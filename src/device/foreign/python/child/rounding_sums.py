@@ -9,21 +9,10 @@ import math
 
 import torch
 
-aten = torch.ops.aten
+from .roundings import Rules
 
-
-class Sums(dict):
-    """Functions by the name of their operation; they take the mode, the operation and its arguments."""
-
-    def of(self, *names):
-        def add(function):
-            self.update(dict.fromkeys(names, function))
-            return function
-
-        return add
-
-
-SUMS = Sums()
+# They take the mode, the operation and its arguments.
+SUMS = Rules()
 
 
 def summed(mode, s, q, terms, scale=1.0, weight=None, is_product=False):
