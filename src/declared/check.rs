@@ -71,7 +71,7 @@ pub struct ExpectedTensor {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tolerance {
-    /// Four times the error of the same expression in f32, rounded once to the output's type.
+    /// What rounding does to the reference ([`sweeper_program::spread`]).
     Derived,
     /// Whole numbers and truth values: equal; real numbers: equal to the f64 answer, rounded once.
     Exact,

@@ -1,10 +1,11 @@
 //! A declared problem: tensors, right answer, tolerance, work.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use sweeper_program::check::{Check, Metric, TensorCheck, as_f64, compare};
 use sweeper_program::inputs::InputKey;
-use sweeper_program::spread;
+use sweeper_program::spread::{self, Spread};
 use sweeper_program::workload::{AnswerSource, ParameterInfo, TensorSpec, Work};
 use sweeper_program::{
     Dtype, Element, Foreign, Phase, Runner, Tensor, Tensors, Value, with_element_type,
@@ -14,9 +15,8 @@ use super::check::{ExpectedFile, FileReference, Reference, Tolerance};
 use super::declaration::{Initial, ProblemDeclaration, TensorDeclaration};
 use super::fill::Filler;
 use super::program::ProblemTensors;
-use super::python::declaration::ArrayLibrary;
 use super::python::{Function, real_type};
-use super::reference::{Elementwise, derived_tolerance, given, reference_scope, strides};
+use super::reference::{Elementwise, given, reference_scope, strides};
 use super::scope::{compile, compile_all, fill_scope, operands, problem_scope, real, reals, size};
 use super::template::Template;
 use crate::expression::{Expression, Operand, Precision};
@@ -222,25 +222,41 @@ impl Definition {
         Some(call)
     }
 
-    /// The right answer; empty where there is none.
+    /// The right answer, with its spread where the tolerance follows from that; empty where there
+    /// is none.
     pub(super) fn oracle(&self, sizes: &Sizes, inputs: &Tensors) -> Tensors {
-        let answers = sizes.outputs.iter().filter_map(|spec| {
-            let elements = self.evaluate(sizes, spec, inputs, Precision::F64)?;
-            Some((spec.name.clone(), Tensor::f64(spec.shape.clone(), elements)))
-        });
-        answers.collect()
+        let mut answers = Tensors::new();
+        let Some(reference) = &self.reference else {
+            return answers;
+        };
+        let given = given(&sizes.inputs, inputs);
+        let parameters = reals(&sizes.values);
+        for spec in &sizes.outputs {
+            let exact = reference.evaluate(spec, &parameters, &given, Precision::F64);
+            let Some(exact) = exact else {
+                continue;
+            };
+            if self.has_spread(spec) {
+                let probes = reference.probes(spec, &parameters, &given);
+                let spread = Spread::from_probes(&spec.shape, &exact, &probes);
+                answers.insert(spread::name_of(&spec.name), spread.into_tensor());
+            }
+            answers.insert(spec.name.clone(), Tensor::f64(spec.shape.clone(), exact));
+        }
+        answers
     }
 
-    /// The call of the reference in Python, if there is one: with real numbers of type f64, or of
-    /// f32 where the tolerance follows from the difference of both. For one of PyTorch it follows
-    /// from what rounding does to the operations of the first.
-    pub(super) fn foreign_oracle(&self, sizes: &Sizes, dtype: Dtype) -> Option<Foreign> {
-        let function = self.function.as_ref()?;
+    /// Whether the tolerance of an output follows from what rounding does to it.
+    fn has_spread(&self, output: &TensorSpec) -> bool {
+        let is_evaluated = self.reference.is_some() || self.function.is_some();
         let is_derived = self.declaration.tolerance == Tolerance::Derived;
-        let is_torch = function.declaration.arrays == ArrayLibrary::Torch;
-        if dtype == Dtype::F32 && (!is_derived || is_torch) {
-            return None;
-        }
+        is_evaluated && is_derived && output.dtype.is_real()
+    }
+
+    /// The call of the reference in Python, if there is one: with real numbers of type f64.
+    pub(super) fn foreign_oracle(&self, sizes: &Sizes) -> Option<Foreign> {
+        let function = self.function.as_ref()?;
+        let dtype = Dtype::F64;
         let typed = |specs: &[TensorSpec]| -> Vec<TensorSpec> {
             let typed = |spec: &TensorSpec| TensorSpec {
                 dtype: if spec.dtype.is_real() {
@@ -260,10 +276,9 @@ impl Definition {
             // Weights are rounded as those of the measured models are.
             request["model"]["weights"] = judged.map(Dtype::name).into();
         }
-        if is_torch {
-            request["judged"] = judged.map_or(Dtype::F64.name(), Dtype::name).into();
-            request["with_spread"] = is_derived.into();
-        }
+        let is_derived = self.declaration.tolerance == Tolerance::Derived;
+        request["judged"] = judged.map_or(Dtype::F64.name(), Dtype::name).into();
+        request["with_spread"] = is_derived.into();
         call.request = request.to_string();
         Some(call)
     }
@@ -369,19 +384,6 @@ impl Definition {
         found.ok_or_else(|| format!("there is no file {}/{name}", reference.folder))
     }
 
-    fn evaluate(
-        &self,
-        sizes: &Sizes,
-        output: &TensorSpec,
-        inputs: &Tensors,
-        precision: Precision,
-    ) -> Option<Vec<f64>> {
-        let given = given(&sizes.inputs, inputs);
-        let parameters = reals(&sizes.values);
-        let reference = self.reference.as_ref()?;
-        reference.evaluate(output, &parameters, &given, precision)
-    }
-
     /// Operations of [`Definition::oracle`]; without end where there is none, or where another
     /// process is asked, which has a time limit.
     pub(super) fn oracle_operations(&self, sizes: &Sizes) -> f64 {
@@ -393,41 +395,21 @@ impl Definition {
     }
 
     /// Judges outputs.
-    pub(super) fn check(
-        &self,
-        sizes: &Sizes,
-        inputs: &Tensors,
-        outputs: &Tensors,
-        answers: &Tensors,
-    ) -> Check {
+    pub(super) fn check(&self, sizes: &Sizes, outputs: &Tensors, answers: &Tensors) -> Check {
         let judged = sizes.outputs.iter().filter_map(|spec| {
             let expected = answers.get(&spec.name)?;
             let out = outputs.get(&spec.name);
-            if self.declaration.tolerance == Tolerance::Derived
-                && answers.contains_key(&spread::name_of(&spec.name))
-            {
-                return Some(by_spread(spec, out, answers));
-            }
-            let derived = |exact: &[f64]| {
-                let by_expression = self.evaluate(sizes, spec, inputs, Precision::F32);
-                let by_function = || Some(answers.get(&in_f32(&spec.name))?.as_f64()?.to_vec());
-                let in_f32 = by_expression.or_else(by_function)?;
-                Some(derived_tolerance(spec.dtype, exact, &in_f32))
-            };
-            Some(self.compare(spec, derived, out, expected))
+            Some(match self.has_spread(spec) {
+                true => by_spread(spec, out, answers),
+                false => self.compare(spec, out, expected),
+            })
         });
         Check {
             tensors: judged.collect(),
         }
     }
 
-    fn compare(
-        &self,
-        spec: &TensorSpec,
-        derived: impl FnOnce(&[f64]) -> Option<f64>,
-        out: Option<&Tensor>,
-        expected: &Tensor,
-    ) -> TensorCheck {
+    fn compare(&self, spec: &TensorSpec, out: Option<&Tensor>, expected: &Tensor) -> TensorCheck {
         let finite = finite(spec.dtype, out, expected);
         let (out, expected) = match &finite {
             Some((out, expected)) => (out.as_ref(), expected),
@@ -436,7 +418,6 @@ impl Definition {
         let exact = expected.as_f64().unwrap_or_default();
         let stated = match &self.declaration.tolerance {
             Tolerance::L2(tolerances) => tolerances.get(&spec.name).copied(),
-            Tolerance::Derived if spec.dtype.is_real() => derived(exact),
             Tolerance::Derived | Tolerance::Exact => None,
         };
         if let Some(tolerance) = stated {
@@ -480,27 +461,36 @@ pub(super) fn held(dtype: Dtype, value: f64) -> f64 {
     with_element_type!(dtype, T => T::from_f64(value).to_f64())
 }
 
-/// The name under which answers have what the reference computes in f32, for a derived tolerance.
-pub fn in_f32(output: &str) -> String {
-    format!("{output} in f32")
-}
-
 /// Judges an output by what rounding does to it. Where its type can't hold a right value it has
-/// what the type makes of it.
+/// what the type makes of it. An answer in f64 is itself off by what a program in f64 may be.
 fn by_spread(spec: &TensorSpec, out: Option<&Tensor>, answers: &Tensors) -> TensorCheck {
-    let Some((out, zeroed)) = finite(spec.dtype, out, &answers[&spec.name]) else {
+    let is_f64 = spec.dtype == Dtype::F64;
+    let special = finite(spec.dtype, out, &answers[&spec.name]);
+    if special.is_none() && !is_f64 {
         return spread::judge(&spec.name, out, answers);
+    }
+    let (out, exact) = match special {
+        Some((out, zeroed)) => (out.map(Cow::Owned), zeroed),
+        None => (out.map(Cow::Borrowed), answers[&spec.name].clone()),
     };
-    let beside = [
+    let names = [
         spread::name_of(&spec.name),
         spread::name_of_own_error(&spec.name),
     ];
-    let beside = beside.into_iter().filter_map(|name| {
+    let beside = names.into_iter().filter_map(|name| {
         let tensor = answers.get(&name)?.clone();
         Some((name, tensor))
     });
-    let answers = beside.chain([(spec.name.clone(), zeroed)]).collect();
-    spread::judge(&spec.name, out.as_ref(), &answers)
+    let mut answers: Tensors = beside.collect();
+    if is_f64 {
+        let values = as_f64(&exact);
+        let squares: f64 = values.iter().map(|value| value * value).sum();
+        let size = (squares / values.len().max(1) as f64).sqrt();
+        let own = Tensor::f64([1], vec![4.0 / 3.0 * spec.dtype.unit_roundoff() * size]);
+        answers.insert(spread::name_of_own_error(&spec.name), own);
+    }
+    answers.insert(spec.name.clone(), exact);
+    spread::judge(&spec.name, out.as_deref(), &answers)
 }
 
 /// Where the right answer is infinite or NaN in `dtype`, or where `dtype` can't hold it: both

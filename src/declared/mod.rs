@@ -34,7 +34,6 @@ pub mod draft;
 pub(crate) use backend::{backend_scope, configurations};
 pub use command::{CommandRequest, SCRATCH_MARK};
 pub(crate) use command::{command_scope, seconds_scope, size_name};
-pub use definition::in_f32;
 pub(crate) use reference::reference_scope;
 pub(crate) use scope::{fill_scope, problem_scope};
 pub(crate) use template::pieces;

@@ -72,8 +72,8 @@ impl Problem for Own {
         self.definition.oracle(&self.sizes, inputs)
     }
 
-    fn foreign_oracle(&self, dtype: Dtype) -> Option<Foreign> {
-        self.definition.foreign_oracle(&self.sizes, dtype)
+    fn foreign_oracle(&self) -> Option<Foreign> {
+        self.definition.foreign_oracle(&self.sizes)
     }
 
     fn answer_source(&self) -> Option<AnswerSource> {
@@ -104,13 +104,12 @@ impl Problem for Own {
 
     fn check(
         &self,
-        inputs: &Tensors,
+        _inputs: &Tensors,
         outputs: &Tensors,
         expected: &Tensors,
         _phase: Phase,
     ) -> Check {
-        self.definition
-            .check(&self.sizes, inputs, outputs, expected)
+        self.definition.check(&self.sizes, outputs, expected)
     }
 
     fn work(&self, _phase: Phase) -> Work {

@@ -1,14 +1,20 @@
-//! The right answer by elementwise expressions, and tolerances that follow from them.
+//! The right answer by elementwise expressions, and what rounding does to it.
 
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 use sweeper_program::check::as_f64;
+use sweeper_program::rounding::UNIT_ROUNDOFF;
 use sweeper_program::workload::{ParameterInfo, TensorSpec};
-use sweeper_program::{Dtype, Element, Tensor, Tensors, with_element_type};
+use sweeper_program::{Tensor, Tensors};
 
 use super::scope;
 use crate::expression::{Expression, Kind, Precision, Scope};
+
+/// Evaluations with rounding, and those of an output of few elements.
+const PROBES: u64 = 4;
+const PROBES_OF_FEW: u64 = 16;
+const FEW_ELEMENTS: u64 = 256;
 
 /// Elements that a thread computes one after another.
 const PIECE: usize = 1 << 14;
@@ -73,6 +79,31 @@ impl Elementwise {
         outputs.iter().map(operations).sum()
     }
 
+    /// Outputs in evaluations with rounding, which a derived tolerance follows from: results of
+    /// arithmetic in f32, or in f64 for tensors of that type, are rounded once more where a tensor
+    /// has a shorter type.
+    pub(super) fn probes(
+        &self,
+        output: &TensorSpec,
+        parameters: &[f64],
+        inputs: &[(&TensorSpec, &Tensor)],
+    ) -> Vec<Vec<f64>> {
+        let stored = output.dtype.unit_roundoff();
+        let unit = stored.min(UNIT_ROUNDOFF);
+        let few = output.elements() < FEW_ELEMENTS;
+        let count = if few { PROBES_OF_FEW } else { PROBES };
+        let probe = |probe| {
+            let precision = Precision::Rounded { unit, probe };
+            let mut found = self.evaluate(output, parameters, inputs, precision)?;
+            if stored > unit {
+                let elements = found.par_iter_mut();
+                elements.for_each(|element| *element = precision.stored(*element, stored));
+            }
+            Some(found)
+        };
+        (0..count).filter_map(probe).collect()
+    }
+
     /// The elements of an output; none where there is no expression for it.
     pub(super) fn evaluate(
         &self,
@@ -132,25 +163,6 @@ pub(super) fn strides(input: &[usize], output: &[usize]) -> Option<Vec<usize>> {
         stride *= extent;
     }
     Some(strides)
-}
-
-/// The tolerance of the relative L2 norm of an output: four times the error of the same
-/// expressions in f32, rounded once to `dtype`, or four unit roundoffs of `dtype` where that is
-/// more.
-pub(super) fn derived_tolerance(dtype: Dtype, exact: &[f64], in_f32: &[f64]) -> f64 {
-    let rounded = |value: f64| with_element_type!(dtype, T => T::from_f64(value).to_f64());
-    let (mut error, mut scale) = (0.0, 0.0);
-    for (&exact, &value) in exact.iter().zip(in_f32) {
-        if exact.is_finite() {
-            error += (rounded(value) - exact).powi(2);
-            scale += exact * exact;
-        }
-    }
-    let relative = match scale {
-        0.0 => f64::sqrt(error),
-        scale => f64::sqrt(error / scale),
-    };
-    4.0 * f64::max(relative, dtype.unit_roundoff())
 }
 
 /// The tensors of `specs` among `tensors`, in the order of `specs`.

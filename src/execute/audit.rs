@@ -16,7 +16,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
-use sweeper_program::Dtype;
 use sweeper_program::inputs::InputKey;
 use sweeper_program::workload::{ORACLE_OPERATIONS_PER_SECOND, TensorSpec};
 use sweeper_program::{Phase, Target, Tensors};
@@ -320,7 +319,7 @@ impl Audited<'_> {
             return None;
         }
         let problem = self.instance.problem.as_ref();
-        if let Some(function) = problem.foreign_oracle(Dtype::F64)
+        if let Some(function) = problem.foreign_oracle()
             && let Ok(found) = foreign_oracle::computed(self.block, problem, &function, inputs)
         {
             return Some(found);

@@ -3,22 +3,81 @@
 
 use super::check::Expression;
 use super::tree::{Binary, Function, Node, Op};
+use sweeper_program::rounding::{self, DEVIATION, FUNCTION, UNIT_ROUNDOFF, mixed};
 
 /// The precision of an elementwise evaluation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Precision {
     /// IEEE 754 binary64.
     F64,
-    /// Each result rounded to binary32, as arithmetic in f32 gives it.
-    F32,
+    /// Each result moved by the size of its operation's rounding ([`rounding`]), up or down.
+    Rounded {
+        /// The unit roundoff of the format.
+        unit: f64,
+        /// Seed of the directions.
+        probe: u64,
+    },
 }
 
 impl Precision {
-    fn round(self, value: f64) -> f64 {
+    /// A result whose operation rounds with this variance, in squares of a rounding's deviation and
+    /// of the result. Its direction follows from its bits.
+    fn moved(self, value: f64, variance: f64) -> f64 {
+        let Precision::Rounded { unit, probe } = self else {
+            return value;
+        };
+        let size = DEVIATION / UNIT_ROUNDOFF * unit * variance.sqrt();
+        match mixed(value.to_bits() ^ mixed(probe)) >> 63 {
+            0 => value * (1.0 + size),
+            _ => value * (1.0 - size),
+        }
+    }
+
+    /// A value as its type holds it, once more rounded to a format with this unit roundoff.
+    pub fn stored(self, value: f64, unit: f64) -> f64 {
         match self {
             Precision::F64 => value,
-            Precision::F32 => f64::from(value as f32),
+            Precision::Rounded { probe, .. } => Precision::Rounded {
+                unit,
+                probe: !probe,
+            }
+            .moved(value, 1.0),
         }
+    }
+
+    /// A constant, which a program has in f32.
+    fn constant(self, value: f64) -> f64 {
+        match self {
+            Precision::Rounded { unit, probe } if unit >= UNIT_ROUNDOFF => {
+                let error = f64::from(value as f32) - value;
+                if probe % 2 == 0 {
+                    value + error
+                } else {
+                    value - error
+                }
+            }
+            _ => value,
+        }
+    }
+}
+
+/// The variance of an operation on `operand` that gives `result`.
+fn variance(node: &Op<usize>, operand: f64) -> f64 {
+    match node {
+        Op::Binary(op, ..) => match op {
+            Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide => 1.0,
+            Binary::Power => 2.0 * FUNCTION,
+            _ => 0.0,
+        },
+        Op::Call(function, _) => match function {
+            Function::Sqrt => 1.0,
+            Function::Exp => rounding::of_exponential(operand),
+            Function::Log | Function::Sin | Function::Cos => FUNCTION,
+            // Near 0 they are differences.
+            Function::Tanh | Function::Erf => 4.0 * FUNCTION,
+            _ => 0.0,
+        },
+        _ => 0.0,
     }
 }
 
@@ -40,7 +99,7 @@ fn value(node: &Node<usize>, slots: &[f64], precision: Precision) -> f64 {
     let result = match &node.op {
         Op::Bool(value) => f64::from(u8::from(*value)),
         Op::Int(value) => *value as f64,
-        Op::Float(value) => *value,
+        Op::Float(value) => precision.constant(*value),
         Op::Text(_) => f64::NAN,
         Op::Name(slot) => return slots[*slot],
         Op::Not(inner) => truth(of(inner) == 0.0),
@@ -60,10 +119,14 @@ fn value(node: &Node<usize>, slots: &[f64], precision: Precision) -> f64 {
             Function::Max => arguments.iter().map(of).fold(f64::NEG_INFINITY, f64::max),
             Function::CeilDiv => (of(&arguments[0]) / of(&arguments[1])).ceil(),
             Function::NextPow2 => of(&arguments[0]).max(1.0).log2().ceil().exp2(),
-            function => function.of_real(of(&arguments[0])),
+            function => {
+                let operand = of(&arguments[0]);
+                let result = function.of_real(operand);
+                return precision.moved(result, variance(&node.op, operand));
+            }
         },
     };
-    precision.round(result)
+    precision.moved(result, variance(&node.op, 0.0))
 }
 
 fn binary(op: Binary, a: f64, b: f64) -> f64 {

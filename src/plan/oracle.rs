@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use sweeper_program::workload::{AnswerSource, ORACLE_OPERATIONS_PER_SECOND};
-use sweeper_program::{CanonicalShape, Dtype, Phase, Problem, Program};
+use sweeper_program::{CanonicalShape, Phase, Problem, Program};
 
 use super::{Kernels, PlanDevice};
 use crate::hardware::DeviceKind;
@@ -74,7 +74,7 @@ fn host_or_device(
     phase: Phase,
     device: &PlanDevice,
 ) -> (Asked, Option<Program>) {
-    if problem.foreign_oracle(Dtype::F64).is_some() {
+    if problem.foreign_oracle().is_some() {
         return (Asked::Function, None);
     }
     let operations = problem.oracle_operations(phase, 1);

@@ -52,6 +52,11 @@ pub fn name_of_own_error(output: &str) -> String {
     format!("own error of {output}")
 }
 
+/// The name under which answers hold an output in an evaluation with rounding, by number.
+pub fn name_of_probe(output: &str, number: usize) -> String {
+    format!("probe {number} of {output}")
+}
+
 /// The name under which a device's answers hold the sums of an output's noise.
 pub fn name_of_raw_sums(output: &str) -> String {
     format!("{RAW_SUMS}{output}")
@@ -106,23 +111,37 @@ pub const fn is_sliced(extent: usize, elements: usize) -> bool {
 }
 
 impl Spread {
-    /// The spread that evaluations with rounding show beside the exact values of a tensor.
-    pub fn from_probes(shape: &[usize], exact: &[f64], probes: &[Vec<f64>]) -> Spread {
+    /// The spread that evaluations with rounding show beside the exact values of a tensor. What is
+    /// not finite in one of them has no noise.
+    pub fn from_probes<P: AsRef<[f64]> + Sync>(
+        shape: &[usize],
+        exact: &[f64],
+        probes: &[P],
+    ) -> Spread {
+        let noise = |probe: &P, at: usize| {
+            let noise = probe.as_ref()[at] - exact[at];
+            if noise.is_finite() { noise } else { 0.0 }
+        };
         let squares: Vec<SliceSums> = probes
             .par_iter()
-            .map(|probe| SliceSums::from_elements(shape, |at| (probe[at] - exact[at]).powi(2)))
+            .map(|probe| SliceSums::from_elements(shape, |at| noise(probe, at).powi(2)))
             .collect();
         let pairs = probes.par_chunks_exact(2);
         let products: Vec<SliceSums> = pairs
             .map(|pair| {
-                SliceSums::from_elements(shape, |at| {
-                    (pair[0][at] - exact[at]) * (pair[1][at] - exact[at])
-                })
+                SliceSums::from_elements(shape, |at| noise(&pair[0], at) * noise(&pair[1], at))
             })
             .collect();
-        let size = SliceSums::from_elements(&[exact.len()], |at| exact[at].powi(2)).whole;
+        let finite = |at: usize| {
+            if exact[at].is_finite() {
+                exact[at]
+            } else {
+                0.0
+            }
+        };
+        let size = SliceSums::from_elements(&[exact.len()], |at| finite(at).powi(2)).whole;
         let scales = probes.par_iter().map(|probe| {
-            let along = |at: usize| (probe[at] - exact[at]) * exact[at];
+            let along = |at: usize| noise(probe, at) * finite(at);
             SliceSums::from_elements(&[exact.len()], along).whole
         });
         let scales: Vec<f64> = scales.collect();
@@ -262,6 +281,17 @@ pub fn raw_sums_length(shape: &[usize], probes: usize) -> usize {
     let sums = SliceSums::zero(shape);
     let each = 1 + sums.axes.iter().map(Vec::len).sum::<usize>();
     probes * (each + 1) + probes / 2 * each + 1
+}
+
+/// Puts the spread of an output in the place of its probes among answers, if it has any.
+pub fn finish_probes(answers: &mut Tensors, output: &str) {
+    let probes = (0..).map_while(|number| answers.remove(&name_of_probe(output, number)));
+    let probes: Vec<Tensor> = probes.collect();
+    let probes: Vec<_> = probes.iter().map(as_f64).collect();
+    if let Some(exact) = answers.get(output).filter(|_| !probes.is_empty()) {
+        let spread = Spread::from_probes(exact.shape(), &as_f64(exact), &probes);
+        answers.insert(name_of(output), spread.into_tensor());
+    }
 }
 
 /// Puts spreads in the place of the sums that a device has given with its answers.

@@ -270,9 +270,8 @@ pub trait Problem: Send + Sync {
     fn oracle_operations(&self, phase: Phase, threads: usize) -> f64;
 
     /// The call in another process that computes the right outputs of the forward pass, in place of
-    /// [`oracle`](Problem::oracle), with real numbers of type `dtype`: f64, or f32 where the
-    /// tolerance follows from the difference of both.
-    fn foreign_oracle(&self, _dtype: Dtype) -> Option<Foreign> {
+    /// [`oracle`](Problem::oracle), with real numbers of type f64.
+    fn foreign_oracle(&self) -> Option<Foreign> {
         None
     }
 

@@ -1,4 +1,4 @@
-//! References of PyTorch: an answer in f64 and what rounding does to it, by one request.
+//! References: an answer in f64 and what rounding does to it, by one request.
 
 use std::time::Duration;
 
@@ -12,12 +12,17 @@ use crate::device::DeviceError;
 /// How long an interpreter may take to start and to import a library.
 pub(super) const LOADING_LIMIT: Duration = Duration::from_secs(120);
 
-/// The text by which references of PyTorch are evaluated: answers depend on it.
-pub const TEXTS: [&str; 5] = [
+/// The text by which references are evaluated: answers depend on it.
+pub const TEXTS: [&str; 10] = [
     include_str!("child/reference.py"),
+    include_str!("child/probes.py"),
     include_str!("child/roundings.py"),
     include_str!("child/rounding.py"),
     include_str!("child/rounding_sums.py"),
+    include_str!("child/rounding_numpy.py"),
+    include_str!("child/rounding_ufuncs.py"),
+    include_str!("child/rounding_jax.py"),
+    include_str!("child/rounding_jaxprs.py"),
     include_str!("child/spread.py"),
 ];
 
@@ -36,9 +41,10 @@ impl Python {
             .map(drop)
     }
 
-    /// The right outputs of a reference of PyTorch, for inputs of the types that the problem has.
-    /// Beside them there are tensors called `spread of NAME`, what rounding does to an output, and
-    /// `own error of NAME`, as `child/reference.py` has them.
+    /// The right outputs of a reference, for inputs of the types that the problem has. Beside them
+    /// there are tensors called `spread of NAME` (of PyTorch, by `child/reference.py`) or `probe K of
+    /// NAME` (of other libraries, by `child/probes.py`), what rounding does to an output, and `own
+    /// error of NAME`.
     ///
     /// # Errors
     /// A function that fails, takes too long, or returns other tensors than the problem has.

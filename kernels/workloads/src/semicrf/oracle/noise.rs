@@ -7,7 +7,7 @@
 //! computed from others has their differences, weighted with its derivatives by them, and one of
 //! its own in a direction of chance.
 
-use sweeper_program::rounding::{DEVIATION, LOG2_E};
+use sweeper_program::rounding::{DEVIATION, LOG2_E, mixed};
 
 /// Evaluations at once.
 pub(super) const LANES: usize = 8;
@@ -44,12 +44,4 @@ pub(super) fn add_own(lanes: &mut [f64], variance: f64, place: u64) {
             -size
         };
     }
-}
-
-/// The finalizer of the generator SplitMix64 (Steele, Lea and Flood, 2014).
-fn mixed(place: u64) -> u64 {
-    let mut bits = place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }
