@@ -24,7 +24,7 @@ min ne neg nextafter not optimization_barrier or pad population_count pvary rand
 random_seed random_split random_unwrap random_wrap real reduce_and reduce_max reduce_min reduce_or
 reduce_precision reduce_window_max reduce_window_min reduce_xor rem reshape rev round scatter scatter-max
 scatter-min select_and_gather_add select_n shift_left shift_right_arithmetic shift_right_logical sign slice
-sort split squeeze stop_gradient threefry2x32 top_k transpose xor
+sort split squeeze stack stop_gradient threefry2x32 top_k transpose xor
 """.split())
 
 # Roundings of one element.
