@@ -1,5 +1,5 @@
-//! Right outputs that a function of the user computes, in an interpreter that stays for all problems
-//! of a process.
+//! Right outputs that a function of the user computes, in an interpreter that stays for all
+//! problems of a process.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;

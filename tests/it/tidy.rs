@@ -19,7 +19,7 @@ const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 98_700),
     ("kernels/program/src", 5_700),
     ("kernels/compiler/src", 31_700),
-    ("kernels/workloads/src", 19_100),
+    ("kernels/workloads/src", 19_200),
     ("cache/src", 6200),
     ("tests/it", 27_100),
 ];

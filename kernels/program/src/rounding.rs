@@ -24,7 +24,8 @@ pub const LEAST: f64 = f32::MIN_POSITIVE as f64 / UNIT_ROUNDOFF;
 /// and those of GPUs stay within, for most arguments.
 pub const FUNCTION: f64 = 4.0;
 
-/// The relative error of log2(e) in f32: exponentials that are powers of 2 have it in all arguments.
+/// The relative error of log2(e) in f32: exponentials that are powers of 2 have it in all
+/// arguments.
 pub const LOG2_E: f64 = (std::f64::consts::LOG2_E as f32) as f64 / std::f64::consts::LOG2_E - 1.0;
 
 /// The variance of `e^x` relative to it: an honest exponential rounds its argument once more, on

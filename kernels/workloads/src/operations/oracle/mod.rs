@@ -43,8 +43,8 @@ impl<'a> Asked<'a> {
         check::as_f64(&self.inputs[name])
     }
 
-    /// An answer with the variances of its elements, in squares of [`DEVIATION`]: of errors that are
-    /// independent, and of others that elements have in common.
+    /// An answer with the variances of its elements, in squares of [`DEVIATION`]: of errors that
+    /// are independent, and of others that elements have in common.
     pub(super) fn answer(
         &mut self,
         name: &str,

@@ -18,8 +18,8 @@ pub(super) const GRADIENT_LANES: usize = 4;
 /// The difference of a number in each evaluation.
 pub(super) type Lanes = [f64; LANES];
 
-/// The relative difference of all scores in each evaluation: a program whose weights are powers of 2
-/// multiplies scores by a rounded constant. Over a chain such differences add up.
+/// The relative difference of all scores in each evaluation: a program whose weights are powers of
+/// 2 multiplies scores by a rounded constant. Over a chain such differences add up.
 pub(super) const OF_SCORES: Lanes = {
     let size = LOG2_E.abs();
     [size, -size, -size, size, size, size, -size, -size]
