@@ -24,7 +24,8 @@ static GPU: OnceLock<DeviceIdentity> = OnceLock::new();
 /// The interpreter of references: importing a library takes longer than most of them.
 static KEPT: Mutex<Option<Python>> = Mutex::new(None);
 
-/// The name of a tensor beside right outputs where a reference has operations that the model of rounding does not know: their names, as text.
+/// The name of a tensor beside right outputs where a reference has operations that the model of
+/// rounding does not know: their names, as text.
 pub(super) const UNMODELLED: &str = "operations without a model";
 
 /// Lets references of PyTorch use a GPU.

@@ -175,11 +175,18 @@ fn write_problem(
     if !params.is_empty() {
         let _ = writeln!(out, "params = {{ {} }}", params.join(", "));
     }
+    let has_fills = examined.inputs.iter().all(|input| input.fill.is_some());
     for input in &examined.inputs {
-        write_tensor(out, "inputs", input);
+        let fill = input.fill.as_ref().filter(|_| has_fills);
+        write_tensor(out, "inputs", input, fill);
+    }
+    if !has_fills {
+        // The file computes elements.
+        let function = quoted(&format!("{}:get_inputs", file.path));
+        let _ = writeln!(out, "inputs_from = {function}");
     }
     for output in &examined.outputs {
-        write_tensor(out, "outputs", output);
+        write_tensor(out, "outputs", output, None);
     }
     out.push_str("check = { reference = \"model\" }");
     if examined.random {
@@ -237,26 +244,15 @@ fn write_backends(
     }
 }
 
-fn write_tensor(out: &mut String, key: &str, tensor: &ExaminedTensor) {
+fn write_tensor(out: &mut String, key: &str, tensor: &ExaminedTensor, fill: Option<&Json>) {
     let shape = tensor.shape.iter().map(|extent| quoted(extent));
     let shape: Vec<String> = shape.collect();
     let mut parts = vec![format!("shape = [{}]", shape.join(", "))];
     if tensor.dtype != "f32" {
         parts.insert(0, format!("dtype = {}", quoted(&tensor.dtype)));
     }
-    let mut doubt = "";
-    if key == "inputs" {
-        match &tensor.fill {
-            Some(fill) => parts.push(format!("fill = {}", toml(fill))),
-            None => doubt = "   # ? the file computes its elements; these are normal",
-        }
-    }
-    let _ = writeln!(
-        out,
-        "{key}.{} = {{ {} }}{doubt}",
-        tensor.name,
-        parts.join(", ")
-    );
+    parts.extend(fill.map(|fill| format!("fill = {}", toml(fill))));
+    let _ = writeln!(out, "{key}.{} = {{ {} }}", tensor.name, parts.join(", "));
 }
 
 /// A fill as TOML.

@@ -193,8 +193,8 @@ fn all_backends_get_the_inputs_that_a_function_makes_once_for_a_problem() {
                 .filter(|line| line.starts_with(size))
                 .collect();
             let seeds: BTreeSet<&&str> = calls.iter().collect();
-            // All backends are audited on inputs of the first other seed, and on further ones as long
-            // as they are slower there.
+            // All backends are audited on inputs of the first other seed, and on further ones as
+            // long as they are slower there.
             assert!(seeds.len() >= 2 && calls.len() >= 2, "{counted}");
             assert_eq!(
                 calls.iter().filter(|call| *call == &calls[0]).count(),

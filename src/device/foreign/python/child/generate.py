@@ -1,5 +1,7 @@
 """Functions of the user that make inputs: a call of one, and its result as tensors of the problem."""
 
+import inspect
+
 import numpy
 
 from . import faults, sources
@@ -12,11 +14,32 @@ def generate(request):
     module = sources.load(request["source"], request["path"])
     function = sources.entry(module, request["entry"], request["what"])
     named = {name: held["value"] for name, held in request["kwargs"]}
-    if request["dtype"] is not None:
-        named["dtype"] = request["dtype"]
     specs = request["inputs"]
-    held = by_name(function(**named, seed=request["seed"]), [spec["name"] for spec in specs])
+    if not inspect.signature(function).parameters:
+        made = with_constants(request, named)
+    else:
+        if request["dtype"] is not None:
+            named["dtype"] = request["dtype"]
+        made = function(**named, seed=request["seed"])
+    held = by_name(made, [spec["name"] for spec in specs])
     return {spec["name"]: tensor(held[spec["name"]], spec) for spec in specs}
+
+
+def with_constants(request, constants):
+    """The tensors of a function of PyTorch without arguments, as problems of KernelBench have one: parameters
+    are constants of its file, and the generator of random numbers has the seed. Its real numbers may be of
+    another type than the problem's."""
+    import torch
+
+    function = sources.entry(sources.load(request["source"], request["path"], constants), request["entry"],
+                             request["what"])
+    torch.manual_seed(request["seed"])
+    types = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+    wanted = [types.get(spec["dtype"]) for spec in request["inputs"]]
+    made = function()
+    made = list(made) if isinstance(made, (tuple, list)) else [made]
+    return [held.to(dtype) if dtype and isinstance(held, torch.Tensor) and held.is_floating_point() else held
+            for held, dtype in zip(made, wanted)] + made[len(wanted) :]
 
 
 def by_name(held, names):
