@@ -344,19 +344,35 @@ pub fn judge(name: &str, out: Option<&Tensor>, expected: &Tensors) -> TensorChec
 /// The slice that is furthest out; none where an element is not finite and should be, or differs
 /// from one that is not.
 fn worst(out: &Tensor, answer: &Tensor, spread: &Spread, own: f64) -> Option<TensorCheck> {
-    let (out, exact) = (as_f64(out), as_f64(answer));
-    let (out, exact, shape) = (&out[..], &exact[..], answer.shape());
-    let is_alike = |(out, exact): (&f64, &f64)| match exact.is_finite() {
-        true => out.is_finite(),
-        false => out == exact || out.is_nan() && exact.is_nan(),
+    // Outputs of f32 are read where they lie: a copy of large ones takes longer than the judgement.
+    if let Some(out) = out.as_f32() {
+        return worst_of(|at| f64::from(out[at]), answer, spread, own);
+    }
+    let out = as_f64(out);
+    worst_of(|at| out[at], answer, spread, own)
+}
+
+/// As [`worst`], with the elements of the output by their places.
+fn worst_of(
+    out: impl Fn(usize) -> f64 + Sync,
+    answer: &Tensor,
+    spread: &Spread,
+    own: f64,
+) -> Option<TensorCheck> {
+    let exact = as_f64(answer);
+    let (exact, shape) = (&exact[..], answer.shape());
+    let is_alike = |(at, exact): (usize, &f64)| match exact.is_finite() {
+        true => out(at).is_finite(),
+        false => out(at) == *exact || out(at).is_nan() && exact.is_nan(),
     };
-    if !out.par_iter().zip(exact).all(is_alike) {
+    if !exact.par_iter().enumerate().all(is_alike) {
         return None;
     }
     let finite = |at: usize, value: f64| if exact[at].is_finite() { value } else { 0.0 };
-    let errors = SliceSums::from_elements(shape, |at| finite(at, (out[at] - exact[at]).powi(2)));
+    let error = |at: usize| out(at) - exact[at];
+    let errors = SliceSums::from_elements(shape, |at| finite(at, error(at).powi(2)));
     let sizes = SliceSums::from_elements(shape, |at| finite(at, exact[at].powi(2)));
-    let along = |at: usize| finite(at, (out[at] - exact[at]) * exact[at]);
+    let along = |at: usize| finite(at, error(at) * exact[at]);
     let along = SliceSums::from_elements(&[exact.len()], along).whole;
 
     let whole = (errors.whole, sizes.whole, exact.len());

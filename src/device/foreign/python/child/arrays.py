@@ -122,6 +122,8 @@ class Torch(Library):
     def __init__(self, device):
         self.torch = needed("torch")
         self.device = "cuda" if device == "cuda" else "cpu"
+        # Where models are made.
+        self.makes_on = self.device
         if device == "cuda" and not self.torch.cuda.is_available():
             raise faults.Refused("unavailable", "PyTorch sees no GPU")
         of_bits = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16",

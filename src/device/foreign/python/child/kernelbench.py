@@ -24,10 +24,10 @@ def model(request, framework):
     own_class = sources.entry(module, request["entry"], request["what"])
     torch.manual_seed(SEED)
     arguments = arguments_of()
-    original = made(torch, original_class, arguments)
+    original = made(framework, original_class, arguments)
     own = original
     if own_class is not original_class:
-        own = made(torch, own_class, arguments)
+        own = made(framework, own_class, arguments)
         give_weights(original, own)
     for name in (held["weights"], held["dtype"]):
         if name is not None:
@@ -35,12 +35,26 @@ def model(request, framework):
     return own.to(framework.device)
 
 
-def made(torch, kind, arguments):
-    torch.manual_seed(SEED)
-    held = kind(*arguments)
-    if not isinstance(held, torch.nn.Module):
+def made(framework, kind, arguments):
+    """A model with the weights of the seed: on a GPU where that is measured, which makes a billion of them in
+    no time. Reference and candidates have the same weights only if they are made on one kind of device."""
+    try:
+        held = begun(framework.torch, kind, arguments, framework.makes_on)
+    except Exception as error:
+        if framework.makes_on == "cpu" or faults.status_of(error) in ("oom", "crashed"):
+            raise
+        # Not every constructor works there.
+        error.__traceback__ = None
+        held = begun(framework.torch, kind, arguments, "cpu")
+    if not isinstance(held, framework.torch.nn.Module):
         raise faults.Refused("error", f"`{kind.__name__}` is no torch.nn.Module")
     return held
+
+
+def begun(torch, kind, arguments, device):
+    torch.manual_seed(SEED)
+    with torch.device(device):
+        return kind(*arguments)
 
 
 def give_weights(original, own):

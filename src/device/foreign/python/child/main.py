@@ -180,6 +180,7 @@ class Server:
             frameworks = {"cpu": self.framework("torch")}
             if self.has_gpu and self.gpu() is not None:
                 frameworks["cuda"] = self.gpu()
+                frameworks["cpu"].makes_on = "cuda"
             found = reference.answer(request, frameworks, inputs)
         else:
             from . import probes
