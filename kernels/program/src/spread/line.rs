@@ -7,6 +7,9 @@ use statrs::distribution::{ChiSquared, ContinuousCDF as _, FisherSnedecor};
 /// The rate at which an honest output is called wrong by chance, over all slices along an axis.
 const RATE: f64 = 1e-9;
 
+/// That of common scale errors: four deviations.
+const RATE_OF_SCALE: f64 = 6.334e-5;
+
 /// For what the model of rounding does not know.
 const MARGIN: f64 = 2.0;
 
@@ -22,6 +25,12 @@ pub fn line(freedom: f64, probes: f64, slices: usize) -> f64 {
     let of_error = MARGIN * (chi_squared(freedom, rate) / freedom).sqrt();
     let of_both = fisher(freedom, (probes * freedom).min(MOST_FREEDOM), rate).sqrt();
     of_error.max(of_both)
+}
+
+/// How many times as large as the noise's a common scale error may be: it is one number, which few
+/// evaluations may show as small by chance. 8 times where the noise is known for certain.
+pub(super) fn scale_line(probes: f64) -> f64 {
+    MARGIN * fisher(1.0, probes.min(MOST_FREEDOM), RATE_OF_SCALE).sqrt()
 }
 
 /// Lines of slices along one axis, each quantile found once.
@@ -79,6 +88,17 @@ mod tests {
         close(line(1e6, f64::INFINITY, 1), 2.0);
         // Student's t of 8 at 5e-10 on each side.
         close(line(1.0, 8.0, 1), 31.98);
+    }
+
+    #[test]
+    fn lines_of_common_scale_errors_are_those_of_student() {
+        let close = |probes: f64, expected: f64| {
+            let ratio = scale_line(probes) / expected;
+            assert!((0.99..1.01).contains(&ratio), "{probes}: {ratio}");
+        };
+        close(f64::INFINITY, 8.0);
+        close(8.0, 2.0 * 7.595);
+        close(4.0, 2.0 * 17.448);
     }
 
     #[test]

@@ -20,7 +20,8 @@
 //! `C`, of which the mean squared cosine of two independent evaluations is the inverse.
 //!
 //! A factor that all of a result's elements have in common shows in `<e, a> / <a, a>` long before
-//! it shows in their distance: it may be 8 times that of the noise, and two units of roundoff.
+//! it shows in their distance: it may be 8 times that of the noise (more where few evaluations tell
+//! that), and two units of roundoff.
 
 mod line;
 mod sums;
@@ -63,9 +64,6 @@ pub fn name_of_raw_sums(output: &str) -> String {
 }
 
 const RAW_SUMS: &str = "noise sums of ";
-
-/// Ratio of the greatest common scale error to that of the noise.
-const SCALE_MARGIN: f64 = 8.0;
 
 /// An output may be so many times as far out as its reference is, in the judged precision.
 const OWN_MARGIN: f64 = 3.0;
@@ -401,7 +399,7 @@ fn worst_of(
     }
     if sizes.whole > 0.0 {
         let own = OWN_MARGIN * own / (sizes.whole / exact.len() as f64).sqrt();
-        let noise = SCALE_MARGIN * spread.scale + 2.0 * UNIT_ROUNDOFF;
+        let noise = line::scale_line(spread.probes) * spread.scale + 2.0 * UNIT_ROUNDOFF;
         all.push(TensorCheck {
             tensor: String::new(),
             metric: Metric::CommonScale,
