@@ -95,6 +95,7 @@ pub(super) fn computed(
     python.set_limit(limit(limit_s));
     let found = python.reference(function, inputs);
     let mut found = found.map(in_f64).map_err(|error| failure(block, error))?;
+    spread::finish(&mut found);
     for spec in problem.outputs(Phase::Forward) {
         spread::finish_probes(&mut found, &spec.name);
     }

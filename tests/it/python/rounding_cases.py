@@ -75,8 +75,9 @@ def measured(function, x, dtype, name):
         with reference.plain(), rounding.Rounded(name, seed + 1, unknown):
             noises.append(function(wide) - answer)
     u, least = rounding.FORMATS[name]
-    held = spread.statistics(answer, noises, rounding.RMS * u * least)
-    return spread.rms(found.double() - answer) / float(held[2]) ** 0.5, unknown
+    squares = [spread.sums(answer, [noise, noise], rounding.RMS * u * least)[0] for noise in noises]
+    mean_square = sum(squares) / len(squares) / answer.numel()
+    return spread.rms(found.double() - answer) / mean_square**0.5, unknown
 
 
 with torch.no_grad():

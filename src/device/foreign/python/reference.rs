@@ -42,7 +42,7 @@ impl Python {
     }
 
     /// The right outputs of a reference, for inputs of the types that the problem has. Beside them
-    /// there are tensors called `spread of NAME` (of PyTorch, by `child/reference.py`) or `probe K
+    /// there are tensors called `noise sums of NAME` (of PyTorch, by `child/reference.py`) or `probe K
     /// of NAME` (of other libraries, by `child/probes.py`), what rounding does to an output, and
     /// `own error of NAME`.
     ///

@@ -41,7 +41,7 @@ EXACT = "f64"
 
 
 def answer(request, frameworks, inputs):
-    """Tensors by name: right outputs, `spread of` each real one, and `own error of` it where it could be
+    """Tensors by name: right outputs, `noise sums of` each real one, and `own error of` it where it could be
     evaluated in the judged format."""
     found = None
     if "cuda" in frameworks:
@@ -112,7 +112,7 @@ class Evaluation:
                 self.own_errors[name] = spread.rms(own.pop(name).double().reshape(held.shape).sub_(held))
                 found[f"own error of {name}"] = numbers([self.own_errors[name]])
         if self.request["with_spread"]:
-            found.update({f"spread of {name}": held for name, held in self.spreads_or_own().items()})
+            found.update({f"noise sums of {name}": held for name, held in self.noise_sums_or_own().items()})
         if self.unknown:
             # As bytes of UTF-8: an answer has nothing but tensors.
             text = ", ".join(f"{name} ({count})" for name, count in sorted(self.unknown.items()))
@@ -122,10 +122,10 @@ class Evaluation:
     def real_answers(self):
         return {name: held for name, held in self.answers.items() if held.is_floating_point()}
 
-    def spreads_or_own(self):
-        """Statistics of noise; where there is no memory for it, of the error of the reference itself."""
+    def noise_sums_or_own(self):
+        """Sums over noise; where there is no memory for it, of the error of the reference itself."""
         try:
-            return self.spreads()
+            return self.noise_sums()
         except Exception as error:
             if faults.status_of(error) != "oom":
                 raise
@@ -137,11 +137,11 @@ class Evaluation:
         answers, own = self.real_answers(), self.own_outputs()
         if not own:
             raise faults.Refused("oom", "there is no memory to find out what rounding does")
-        return {name: self.statistics(name, [self.noise(own.pop(name).double(), held)] * 2)
+        return {name: self.sums(name, [self.noise(own.pop(name).double(), held)] * 2)
                 for name, held in answers.items()}
 
-    def spreads(self):
-        """The statistics of the noise of each real output."""
+    def noise_sums(self):
+        """The sums over the noise of each real output."""
         answers = self.real_answers()
         many = sum(held.numel() for held in answers.values()) > MANY_ELEMENTS
         noises = {name: [] for name in answers}
@@ -154,7 +154,7 @@ class Evaluation:
                 noises[name].append(self.noise(outputs.pop(name).double(), answers[name]))
             # The first imports what decomposes operations.
             start = min(start, time.monotonic())
-        return {name: self.statistics(name, noises.pop(name)) for name in answers}
+        return {name: self.sums(name, noises.pop(name)) for name in answers}
 
     def noise(self, output, answer):
         """An output, which nothing else refers to, less the answer."""
@@ -163,10 +163,11 @@ class Evaluation:
         held = output.sub_(answer) if len(self.answers) == 1 else output - answer
         return held.float() if held.numel() > MANY_BYTES // 8 else held
 
-    def statistics(self, name, noises):
+    def sums(self, name, noises):
         u, least = rounding.FORMATS[self.dtype]
-        held = spread.statistics(self.answers[name], noises, rounding.RMS * u * least)
-        self.sizes[name] = held[2] ** 0.5
+        answer = self.answers[name]
+        held = spread.sums(answer, noises, rounding.RMS * u * least)
+        self.sizes[name] = spread.mean_square(held, answer.numel()) ** 0.5
         return numbers(held)
 
     def evaluate(self, mode=None):

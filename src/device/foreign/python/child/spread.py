@@ -1,72 +1,51 @@
-"""How far rounding may take an output from its answer, as numbers that lines are drawn by: statistics of
-noise, which is what `rounding` makes of the answer less the answer."""
+"""How far rounding may take an output from its answer: sums over noise, which is what `rounding` makes of the
+answer less the answer. What follows from them does so where outputs are judged."""
 
 import torch
 
-# Axes have a mean square for each index, if they are no longer.
+# Axes have sums for each index, if they are no longer.
 LONGEST_AXIS = 65536
 
 # Elements whose products are held at once.
 PIECE = 1 << 24
 
 
-def statistics(answer, noises, least):
-    """[probes, nu, ms, scale] of the whole tensor, then ms and nu of each index of each axis. `noises` are
-    an even number of tensors; `least` is the rms of the rounding of the least numbers of the format."""
+def sums(answer, noises, least):
+    """For each evaluation the squares of its noise, over the whole tensor and for each index of each axis, and
+    its noise times the answer; for each second one products with the one before. At the end the answer's
+    squares. `noises` are an even number of tensors; `least` is the rms of the rounding of the least numbers of
+    the format, which elements with noise have besides."""
     axes = [axis for axis, extent in enumerate(answer.shape)
             if 2 <= extent <= LONGEST_AXIS and answer.numel() >= 2 * extent]
-    whole, by_axis = Moments(()), {axis: Moments((answer.shape[axis],)) for axis in axes}
-    scales, size = [], 0.0
+    found, size = [], 0.0
     for one, two in zip(noises[::2], noises[1::2]):
-        *both, size = add_pair(answer, one, two, whole, by_axis)
-        scales += both
-    scale = sum((held / size) ** 2 for held in scales) / len(scales) if size > 0.0 else 0.0
-    ms, nu = whole.ms_and_nu(answer.numel(), least)
-    held = [float(len(noises)), *nu, *ms, scale**0.5]
-    for axis in axes:
-        for numbers in by_axis[axis].ms_and_nu(answer.numel() // answer.shape[axis], least):
-            held += numbers
-    return held
+        total, by_axis = sums_of_pair(answer, one, two, axes)
+        size = float(total["aa"])
+        for name, along in (("one", "a"), ("two", "b"), ("both", None)):
+            for held in (total, *by_axis.values()):
+                found += floored(held[name], answer.numel(), least * least if along else 0.0)
+            found += [float(total[along])] if along else []
+    return [*found, size]
 
 
-class Moments:
-    """Sums of products of the noise of pairs of evaluations, for each slice."""
-
-    def __init__(self, shape):
-        self.shape = shape
-        self.squares = torch.zeros(shape, dtype=torch.float64)
-        self.cosines = []
-        self.probes = 0
-
-    def add(self, one, two, both):
-        """The sums of a pair: of squares of each, and of products of both."""
-        one, two, both = (held.cpu().reshape(self.shape) for held in (one, two, both))
-        self.squares += one + two
-        self.probes += 2
-        cosine = both.square().div_(one * two)
-        # Noise of one evaluation that is nothing tells nothing of the angle.
-        self.cosines.append(cosine.nan_to_num_(1.0, 1.0, 1.0).clamp_max_(1.0))
-
-    def ms_and_nu(self, elements, least):
-        """The mean square and the degrees of freedom of each slice of so many elements. One slice has few
-        pairs: its freedom is at most that of the mean of all."""
-        ms = (self.squares / max(1, self.probes * elements)).reshape(-1)
-        is_noisy = ms > 0.0
-        pairs = max(1, len(self.cosines))
-        cosines = sum(held.reshape(-1) for held in self.cosines) / pairs
-        mean = float(cosines[is_noisy].mean()) if is_noisy.any() else 1.0
-        nu = 1.0 / (cosines.clamp_min(mean) + 1.0 / (48.0 * pairs))
-        ms = torch.where(is_noisy, ms + least * least, ms)
-        return ms.tolist(), nu.clamp_min(1.0).tolist()
+def floored(held, elements, least):
+    """Sums of squares over so many elements of all slices together, as numbers."""
+    held = held.reshape(-1)
+    return torch.where(held > 0.0, held + least * elements / held.numel(), held).tolist()
 
 
-def add_pair(answer, one, two, whole, by_axis):
-    """Adds the sums of a pair of evaluations; returns the sums of noise times answer, and of
-    the answer's squares."""
+def mean_square(held, elements):
+    """That of the whole tensor's noise, by the sums of its first evaluation."""
+    return held[0] / max(1, elements)
+
+
+def sums_of_pair(answer, one, two, axes):
+    """The sums of a pair of evaluations: of squares of each, of products of both, of noise times answer, and
+    of the answer's squares; over all elements, and some for each index of axes."""
     names = ("one", "two", "both")
     total = {name: torch.zeros((), dtype=torch.float64, device=answer.device) for name in (*names, "a", "b", "aa")}
     axes = {axis: {name: torch.zeros(answer.shape[axis], dtype=torch.float64, device=answer.device)
-                   for name in names} for axis in by_axis}
+                   for name in names} for axis in axes}
     for axis, start, length in pieces(answer):
         a, d, e = (held.narrow(axis, start, length) if held.dim() else held for held in (answer, one, two))
         finite = torch.isfinite(a)
@@ -83,10 +62,7 @@ def add_pair(answer, one, two, whole, by_axis):
                     sums[name][start : start + length] += part
                 else:
                     sums[name] += part
-    whole.add(*(total[name] for name in names))
-    for axis, sums in axes.items():
-        by_axis[axis].add(*(sums[name] for name in names))
-    return [float(total["a"]), float(total["b"]), float(total["aa"])]
+    return total, axes
 
 
 def pieces(tensor):
