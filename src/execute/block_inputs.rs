@@ -52,92 +52,33 @@ impl BlockInputs {
     ///
     /// # Errors
     /// The outcome of all points of the block.
-    #[expect(
-        clippy::too_many_lines,
-        reason = "steps in their order, each with its outcome"
-    )]
     pub fn generate(
         block: &Block,
         copies: u64,
         answers: &Answers,
         declared: &[&'static Declared],
     ) -> Result<Self, Outcome> {
-        let error = |reason: String| Outcome::without_measurement(Status::Error, reason);
         let problem = problem_of(block, declared).map_err(error)?;
         if copies == 0 {
             return Ok(BlockInputs::whole(ProblemInstance::without_inputs(problem)));
         }
         let left_bytes = remaining_bytes(problem.as_ref(), copies, memory::available_bytes())?;
-        let key = InputKey(block.problem);
-        let mut input_digest = None;
-        let inputs = match &block.inputs {
-            Some(file) => tensors::read_inputs(file, problem.as_ref()).map_err(unread)?,
-            None => match InputMaker::new(block).make(block, problem.as_ref(), &key) {
-                Some(made) => {
-                    let made = made.map_err(failed)?;
-                    input_digest = Some(tensors::digest(&made));
-                    made
-                }
-                None => problem.generate(&key),
-            },
-        };
-        if let Some(folder) = &block.save_tensors {
-            tensors::write_inputs(folder, &block.problem, &inputs)
-                .map_err(|reason| error(reason).because_of(Cause::Surroundings))?;
-        }
-        let mut whole = ProblemInstance::without_answer(problem, inputs);
-        whole.input_digest = input_digest;
-        match whole
-            .problem
-            .answer_source()
-            .filter(|_| block.settings.verify)
-        {
-            // The device is asked, once it is free.
-            Some(AnswerSource::Backend(_)) => return Ok(BlockInputs::whole(whole)),
-            Some(AnswerSource::File { path, sha256 }) => {
-                let found = tensors::read_expected(&path, &sha256, whole.problem.as_ref());
-                whole.expected = Some(found.map_err(unread)?);
-                return Ok(BlockInputs::whole(whole));
-            }
-            None => {}
-        }
-        if block.settings.verify && foreign_oracle::waits_for_device(whole.problem.as_ref()) {
+        let mut whole = with_inputs(block, problem)?;
+        if !block.settings.verify || is_answered_elsewhere(block, &mut whole, answers)? {
             return Ok(BlockInputs::whole(whole));
         }
-        if block.settings.verify
-            && let Some(found) = foreign_oracle::answer(block, &whole, answers)
-        {
-            whole.expected = Some(found?);
-            return Ok(BlockInputs::whole(whole));
-        }
-        if block.settings.verify && !block.oracle_kernels.is_empty() {
-            let phase = covering_phase(block);
-            whole.expected = answers.known(whole.problem.as_ref(), &block.problem, phase);
-            if whole.expected.is_some() {
-                let mut showing = showing(block, declared, whole.problem.as_ref(), left_bytes);
-                if let Some(showing) = &mut showing {
-                    let id = showing.answer_id(&block.problem);
-                    showing.expected = answers.known(showing.problem.as_ref(), &id, phase);
-                }
-                // Where the device would have to be asked for one answer, it is asked for both.
-                if showing.as_ref().is_none_or(|it| it.expected.is_some()) {
-                    return Ok(BlockInputs {
-                        showing,
-                        ..BlockInputs::whole(whole)
-                    });
-                }
-            }
-            if let Some(small) = trial(block, &whole, answers) {
-                let showing = showing(block, declared, whole.problem.as_ref(), left_bytes);
+        let showing = || showing(block, declared, left_bytes);
+        if !block.oracle_kernels.is_empty() {
+            let smaller = for_device(block, &mut whole, answers, showing);
+            if let Some((smaller, showing)) = smaller {
                 return Ok(BlockInputs {
                     whole,
-                    smaller: SmallerProblem::Trial(small),
+                    smaller,
                     showing,
                 });
             }
         }
-        let showing = showing(block, declared, whole.problem.as_ref(), left_bytes);
-        let showing = showing.map(|showing| answered_by_host(showing, block, answers));
+        let showing = showing().map(|showing| answered_by_host(showing, block, answers));
         Ok(BlockInputs {
             showing,
             ..BlockInputs::with_host_oracle(block, whole, left_bytes, answers)
@@ -193,24 +134,98 @@ impl BlockInputs {
     }
 }
 
+fn error(reason: String) -> Outcome {
+    Outcome::without_measurement(Status::Error, reason)
+}
+
+/// A problem with the inputs of its block: of a file, of the user's function, or generated.
+fn with_inputs(block: &Block, problem: Box<dyn Problem>) -> Result<ProblemInstance, Outcome> {
+    let key = InputKey(block.problem);
+    let mut input_digest = None;
+    let inputs = match &block.inputs {
+        Some(file) => tensors::read_inputs(file, problem.as_ref()).map_err(unread)?,
+        None => match InputMaker::new(block).make(block, problem.as_ref(), &key) {
+            Some(made) => {
+                let made = made.map_err(failed)?;
+                input_digest = Some(tensors::digest(&made));
+                made
+            }
+            None => problem.generate(&key),
+        },
+    };
+    if let Some(folder) = &block.save_tensors {
+        tensors::write_inputs(folder, &block.problem, &inputs)
+            .map_err(|reason| error(reason).because_of(Cause::Surroundings))?;
+    }
+    let mut whole = ProblemInstance::without_answer(problem, inputs);
+    whole.input_digest = input_digest;
+    Ok(whole)
+}
+
+/// Whether the right answer comes from a file, a function of the user or the device, which then is
+/// asked once it is free.
+fn is_answered_elsewhere(
+    block: &Block,
+    whole: &mut ProblemInstance,
+    answers: &Answers,
+) -> Result<bool, Outcome> {
+    match whole.problem.answer_source() {
+        Some(AnswerSource::Backend(_)) => return Ok(true),
+        Some(AnswerSource::File { path, sha256 }) => {
+            let found = tensors::read_expected(&path, &sha256, whole.problem.as_ref());
+            whole.expected = Some(found.map_err(unread)?);
+            return Ok(true);
+        }
+        None => {}
+    }
+    if foreign_oracle::waits_for_device(whole.problem.as_ref()) {
+        return Ok(true);
+    }
+    let found = foreign_oracle::answer(block, whole, answers);
+    whole.expected = found.transpose()?;
+    Ok(whole.expected.is_some())
+}
+
+/// What a device whose oracle answers needs: nothing where the cache has its answers, or a smaller
+/// problem on which it is tried. `None` where there is no such problem.
+fn for_device(
+    block: &Block,
+    whole: &mut ProblemInstance,
+    answers: &Answers,
+    showing: impl Fn() -> Option<ProblemInstance>,
+) -> Option<(SmallerProblem, Option<ProblemInstance>)> {
+    let phase = covering_phase(block);
+    whole.expected = answers.known(whole.problem.as_ref(), &block.problem, phase);
+    if whole.expected.is_some() {
+        let mut showing = showing();
+        if let Some(showing) = &mut showing {
+            let id = showing.answer_id(&block.problem);
+            showing.expected = answers.known(showing.problem.as_ref(), &id, phase);
+        }
+        // Where the device would have to be asked for one answer, it is asked for both.
+        if showing.as_ref().is_none_or(|it| it.expected.is_some()) {
+            return Some((SmallerProblem::Nothing, showing));
+        }
+    }
+    let small = trial(block, whole, answers)?;
+    Some((SmallerProblem::Trial(small), showing()))
+}
+
 /// The problem of a block, or the smaller one that its oracle has time and memory for, with inputs
-/// that show mistakes. None where nothing is judged, or where there are no such inputs.
+/// that show mistakes. None where there are no such inputs.
 fn showing(
     block: &Block,
     declared: &[&'static Declared],
-    whole: &dyn Problem,
     left_bytes: u64,
 ) -> Option<ProblemInstance> {
-    if !block.settings.verify {
-        return None;
-    }
     let phase = covering_phase(block);
     let limits = OracleLimits {
         time_s: block.settings.oracle_s,
         bytes: left_bytes / 2,
     };
-    let problem = match Asked::of(whole, phase, limits) {
-        Asked::Whole => problem_of(block, declared).ok()?,
+    let whole = problem_of(block, declared).ok()?;
+    let problem = match Asked::of(whole.as_ref(), phase, limits) {
+        Asked::Whole => whole,
         Asked::Reduced(smaller) => smaller,
         Asked::None => return None,
     };

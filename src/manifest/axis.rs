@@ -4,7 +4,6 @@ use sweeper_program::Value;
 
 use super::diagnostics::Code;
 use super::forms;
-use super::removed;
 use super::section::{Context, Section, Spanned};
 use super::text::At;
 use super::tree::{Entry, Node, Raw};
@@ -71,10 +70,6 @@ fn form(
     section: &mut Section<'_>,
     name: &str,
 ) -> Option<Vec<Spanned<Value>>> {
-    if removed::form(cx, section) {
-        take_options(cx, section);
-        return None;
-    }
     let mut given = Vec::new();
     for key in forms::FORMS.iter().copied() {
         if let Some(node) = section.take(cx, key) {
@@ -119,10 +114,6 @@ fn take_options(cx: &mut Context<'_>, section: &mut Section<'_>) {
 
 /// A list of values or a single one.
 fn values(cx: &mut Context<'_>, node: &Node, name: &str) -> Option<Vec<Spanned<Value>>> {
-    if let Some(other) = node.text().and_then(|text| text.strip_prefix('@')) {
-        removed::reference(cx, node.at, other);
-        return None;
-    }
     let items = match &node.raw {
         Raw::Array(items) => items.as_slice(),
         _ => std::slice::from_ref(node),

@@ -61,7 +61,6 @@ codes! {
     UnknownWord = "E0110", "A word that is not among those which this key takes.";
     UnknownCase = "E0111", "A case that the manifest does not have.";
     UnknownChoice = "E0112", "A word that a parameter can't be.";
-    Removed = "E0114", "A key that was removed from the format.";
 
     OutOfBounds = "E0201", "A setting is outside its bounds.";
     ParameterBounds = "E0202", "A value is outside the bounds of the parameter.";

@@ -37,7 +37,6 @@ pub mod python_files;
 mod expected_files;
 mod axis;
 mod forms;
-mod removed;
 mod null;
 mod build;
 mod dimensions;

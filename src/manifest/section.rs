@@ -296,8 +296,6 @@ pub(super) struct Section<'n> {
     pub(super) at: At,
     pub(super) path: String,
     asked: BTreeSet<&'static str>,
-    /// Keys that are dealt with, and are no suggestions for others.
-    removed: BTreeSet<&'static str>,
     /// Keys that no reader asked for are no further mistakes.
     is_abandoned: bool,
 }
@@ -309,7 +307,6 @@ impl<'n> Section<'n> {
             at,
             path: path.to_owned(),
             asked: BTreeSet::new(),
-            removed: BTreeSet::new(),
             is_abandoned: false,
         }
     }
@@ -330,12 +327,6 @@ impl<'n> Section<'n> {
         cx.provenance
             .note(&cx.texts, self.path_of(key), entry.value.at);
         Some(&entry.value)
-    }
-
-    /// The entry of a key that was removed from the format.
-    pub(super) fn take_removed(&mut self, key: &'static str) -> Option<&'n Entry> {
-        self.removed.insert(key);
-        self.table.get(key)
     }
 
     /// The value of `key`, which must be there.
@@ -359,9 +350,8 @@ impl<'n> Section<'n> {
 
     /// Entries that were not asked for.
     pub(super) fn rest(&self) -> impl Iterator<Item = &'n Entry> {
-        let known: Vec<&str> = self.asked.union(&self.removed).copied().collect();
         let entries = self.table.entries.iter();
-        entries.filter(move |entry| !known.contains(&entry.key.as_str()))
+        entries.filter(|entry| !self.asked.contains(entry.key.as_str()))
     }
 
     /// Leaves a table that is wrong as a whole: that keys of it are not read is no second mistake.

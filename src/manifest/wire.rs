@@ -4,7 +4,6 @@
 use super::axis::{self, WireAxis};
 use super::diagnostics::Code;
 use super::merge::RULES;
-use super::removed;
 use super::section::{Context, Section, Spanned};
 use super::text::At;
 use super::tree::{Entry, Node, Raw};
@@ -129,14 +128,6 @@ pub(super) fn scope(cx: &mut Context<'_>, section: &mut Section<'_>, owner: Owne
         };
         for item in tables(cx, node, key) {
             rule(cx, &mut scope, item, key, owner);
-        }
-    }
-    for key in removed::RULES.iter().copied() {
-        let Some(entry) = section.take_removed(key) else {
-            continue;
-        };
-        for item in tables(cx, &entry.value, key) {
-            removed::rule(cx, key, section, item);
         }
     }
     if owner == (Owner::Cases { are_several: true }) {
@@ -333,9 +324,6 @@ fn include(
     section: &mut Section<'_>,
     cases: WireCases,
 ) -> Option<WireInclude> {
-    if let Some(entry) = section.take_removed("case") {
-        removed::case_of_include(cx, entry);
-    }
     let backends = section
         .take(cx, "backends")
         .and_then(|node| cx.words(node, "backends"));

@@ -116,10 +116,6 @@ impl<'a> BlockContext<'a> {
     ///
     /// # Errors
     /// The outcome of all points, or the loss of the device at one of them.
-    #[expect(
-        clippy::too_many_lines,
-        reason = "steps in their order, each with its outcome"
-    )]
     pub fn new(
         block: &'a Block,
         block_inputs: BlockInputs,
@@ -128,48 +124,20 @@ impl<'a> BlockContext<'a> {
         device: &mut dyn Device,
         listener: &mut dyn Listener,
     ) -> Result<Self, ContextError> {
+        let oracle = DeviceOracle {
+            block,
+            artifacts,
+            answers,
+        };
+        let block_inputs = answered_by_device(&oracle, block_inputs, device, listener)?;
         let BlockInputs {
             mut whole,
             smaller,
-            mut showing,
+            showing,
         } = block_inputs;
-        let smaller = match smaller {
-            SmallerProblem::Trial(small) => {
-                let oracle = DeviceOracle {
-                    block,
-                    artifacts,
-                    answers,
-                };
-                match oracle.answer((&mut whole, showing.as_mut()), &small, device, listener)? {
-                    Answered::Whole => SmallerProblem::Nothing,
-                    Answered::Reduced(copy) => SmallerProblem::Reduced(copy),
-                    Answered::Nothing => {
-                        let left_bytes = memory::available_bytes();
-                        let by_host =
-                            BlockInputs::with_host_oracle(block, whole, left_bytes, answers);
-                        whole = by_host.whole;
-                        showing = showing.map(|it| answered_by_host(it, block, answers));
-                        by_host.smaller
-                    }
-                }
-            }
-            smaller => smaller,
-        };
         let mut judge = None;
         if block.settings.verify && device.computes() {
-            if let Some(AnswerSource::Backend(peer)) = whole.problem.answer_source() {
-                let found = peer::answer(block, &whole, &peer, artifacts, device, listener)?;
-                whole.expected = Some(found);
-                whole.peer = Some(peer);
-            }
-            if whole.expected.is_none()
-                && foreign_oracle::waits_for_device(whole.problem.as_ref())
-                && let Some(first) = block.points.first()
-            {
-                listener.working(first.number, Stage::Reference);
-                let found = foreign_oracle::answer(block, &whole, answers);
-                whole.expected = found.transpose()?;
-            }
+            answered_by_reference(&oracle, &mut whole, device, listener)?;
             judge = Judge::of(block, whole.problem.as_ref());
             trial::check(block, &whole, judge.as_ref(), covering_phase(block))?;
         }
@@ -273,10 +241,6 @@ impl<'a> BlockContext<'a> {
     ///
     /// # Errors
     /// The point's outcome.
-    #[expect(
-        clippy::too_many_lines,
-        reason = "steps in their order, each with its outcome"
-    )]
     pub fn prepare_and_verify(
         &self,
         point: &'a BlockPoint,
@@ -308,16 +272,9 @@ impl<'a> BlockContext<'a> {
             .prepare(point, program, artifacts, device)
             .map_err(failed)?;
         let prepare_ns = start.elapsed().as_nanos() as u64;
-        if point.mode.is_graph() {
-            device.launch_as_graph(prepared);
-        }
-        let first_ns = first_run_ns(prepared, device).map_err(failed)?;
         let specs = self.instance.problem.outputs(point.phase);
-        if device.computes() {
-            note_preparation(&mut measurement, prepare_ns, prepared, device);
-            let ran = (point, prepared, &specs[..]);
-            self.judge_first_run(ran, is_users, &mut measurement, device)?;
-        }
+        let run = (point, prepared, &specs[..]);
+        let first_ns = self.first_run_ns(run, (is_users, prepare_ns), &mut measurement, device)?;
         measurement.device_memory = device.memory(prepared).map_err(failed)?;
         // A program can't state the memory of another process.
         if runner.is_none() && !has_expected_memory(&measurement) {
@@ -349,6 +306,26 @@ impl<'a> BlockContext<'a> {
             leaves_work,
             complaint: None,
         })
+    }
+
+    /// Runs a point's program for the first time, and judges it; the nanoseconds of the run.
+    fn first_run_ns(
+        &self,
+        run: (&BlockPoint, Prepared, &[TensorSpec]),
+        (is_users, prepare_ns): (bool, u64),
+        measurement: &mut Measurement,
+        device: &mut dyn Device,
+    ) -> Result<f64, Outcome> {
+        let (point, prepared, _) = run;
+        if point.mode.is_graph() {
+            device.launch_as_graph(prepared);
+        }
+        let first_ns = first_run_ns(prepared, device).map_err(failed)?;
+        if device.computes() {
+            note_preparation(measurement, prepare_ns, prepared, device);
+            self.judge_first_run(run, is_users, measurement, device)?;
+        }
+        Ok(first_ns)
     }
 
     /// Judges the outputs of a point's program, which has just run for the first time, and what
@@ -608,6 +585,68 @@ fn has_expected_memory(measurement: &Measurement) -> bool {
     let program_bytes: u64 = measurement.memory_bytes.values().sum();
     let slack = (program_bytes / 100).max(2 << 20);
     program_bytes.abs_diff(measurement.device_memory.peak_allocated_bytes) <= slack
+}
+
+/// Asks the device for the right answers, if that is what a smaller problem is for; the host, where
+/// it has none.
+fn answered_by_device(
+    oracle: &DeviceOracle<'_>,
+    block_inputs: BlockInputs,
+    device: &mut dyn Device,
+    listener: &mut dyn Listener,
+) -> Result<BlockInputs, ContextError> {
+    let BlockInputs {
+        mut whole,
+        smaller,
+        mut showing,
+    } = block_inputs;
+    let (block, answers) = (oracle.block, oracle.answers);
+    let smaller = match smaller {
+        SmallerProblem::Trial(small) => {
+            let asked = (&mut whole, showing.as_mut());
+            match oracle.answer(asked, &small, device, listener)? {
+                Answered::Whole => SmallerProblem::Nothing,
+                Answered::Reduced(copy) => SmallerProblem::Reduced(copy),
+                Answered::Nothing => {
+                    let left_bytes = memory::available_bytes();
+                    let by_host = BlockInputs::with_host_oracle(block, whole, left_bytes, answers);
+                    whole = by_host.whole;
+                    showing = showing.map(|it| answered_by_host(it, block, answers));
+                    by_host.smaller
+                }
+            }
+        }
+        smaller => smaller,
+    };
+    Ok(BlockInputs {
+        whole,
+        smaller,
+        showing,
+    })
+}
+
+/// Asks another backend, or a reference that waited for the device, for the right answer.
+fn answered_by_reference(
+    oracle: &DeviceOracle<'_>,
+    whole: &mut ProblemInstance,
+    device: &mut dyn Device,
+    listener: &mut dyn Listener,
+) -> Result<(), ContextError> {
+    let (block, artifacts) = (oracle.block, oracle.artifacts);
+    if let Some(AnswerSource::Backend(peer)) = whole.problem.answer_source() {
+        let found = peer::answer(block, whole, &peer, artifacts, device, listener)?;
+        whole.expected = Some(found);
+        whole.peer = Some(peer);
+    }
+    if whole.expected.is_none()
+        && foreign_oracle::waits_for_device(whole.problem.as_ref())
+        && let Some(first) = block.points.first()
+    {
+        listener.working(first.number, Stage::Reference);
+        let found = foreign_oracle::answer(block, whole, oracle.answers);
+        whole.expected = found.transpose()?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
