@@ -6,10 +6,10 @@ use rayon::prelude::*;
 use sweeper_program::check::as_f64;
 use sweeper_program::rounding::UNIT_ROUNDOFF;
 use sweeper_program::workload::{ParameterInfo, TensorSpec};
-use sweeper_program::{Tensor, Tensors};
+use sweeper_program::{Dtype, Tensor, Tensors};
 
 use super::scope;
-use crate::expression::{Expression, Kind, Precision, Scope};
+use crate::expression::{Expression, Format, Kind, Precision, Scope};
 
 /// Evaluations with rounding, and those of an output of few elements.
 const PROBES: u64 = 4;
@@ -88,14 +88,18 @@ impl Elementwise {
         parameters: &[f64],
         inputs: &[(&TensorSpec, &Tensor)],
     ) -> Vec<Vec<f64>> {
-        let stored = output.dtype.unit_roundoff();
-        let unit = stored.min(UNIT_ROUNDOFF);
+        let stored = Format::of_elements(output.dtype);
+        let is_short = stored.unit > UNIT_ROUNDOFF;
+        let format = match is_short {
+            true => Format::of_elements(Dtype::F32),
+            false => stored,
+        };
         let few = output.elements() < FEW_ELEMENTS;
         let count = if few { PROBES_OF_FEW } else { PROBES };
         let probe = |probe| {
-            let precision = Precision::Rounded { unit, probe };
+            let precision = Precision::Rounded { format, probe };
             let mut found = self.evaluate(output, parameters, inputs, precision)?;
-            if stored > unit {
+            if is_short {
                 let elements = found.par_iter_mut();
                 elements.for_each(|element| *element = precision.stored(*element, stored));
             }

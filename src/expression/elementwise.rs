@@ -3,6 +3,7 @@
 
 use super::check::Expression;
 use super::tree::{Binary, Function, Node, Op};
+use sweeper_program::Dtype;
 use sweeper_program::rounding::{self, DEVIATION, FUNCTION, UNIT_ROUNDOFF, mixed};
 
 /// The precision of an elementwise evaluation.
@@ -12,43 +13,66 @@ pub enum Precision {
     F64,
     /// Each result moved by the size of its operation's rounding ([`rounding`]), up or down.
     Rounded {
-        /// The unit roundoff of the format.
-        unit: f64,
+        /// The format of the results.
+        format: Format,
         /// Seed of the directions.
         probe: u64,
     },
+}
+
+/// A floating-point format, as rounding needs it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Format {
+    /// The unit roundoff.
+    pub unit: f64,
+    /// The least normal number: what is less is rounded as this one.
+    pub least: f64,
+}
+
+impl Format {
+    /// The format of elements of a real type.
+    pub fn of_elements(dtype: Dtype) -> Self {
+        Format {
+            unit: dtype.unit_roundoff(),
+            least: match dtype {
+                Dtype::F64 => f64::MIN_POSITIVE,
+                Dtype::F16 => f64::exp2(-14.0),
+                _ => f32::MIN_POSITIVE.into(),
+            },
+        }
+    }
 }
 
 impl Precision {
     /// A result whose operation rounds with this variance, in squares of a rounding's deviation and
     /// of the result. Its direction follows from its bits.
     fn moved(self, value: f64, variance: f64) -> f64 {
-        let Precision::Rounded { unit, probe } = self else {
+        let Precision::Rounded { format, probe } = self else {
             return value;
         };
-        let size = DEVIATION / UNIT_ROUNDOFF * unit * variance.sqrt();
+        let deviation = DEVIATION / UNIT_ROUNDOFF * format.unit * variance.sqrt();
+        let size = deviation * value.abs().max(format.least);
         match mixed(value.to_bits() ^ mixed(probe)) >> 63 {
-            0 => value * (1.0 + size),
-            _ => value * (1.0 - size),
+            0 => value + size,
+            _ => value - size,
         }
     }
 
-    /// A value as its type holds it, once more rounded to a format with this unit roundoff.
-    pub fn stored(self, value: f64, unit: f64) -> f64 {
+    /// A value that is stored in another format.
+    pub fn stored(self, value: f64, format: Format) -> f64 {
         match self {
             Precision::F64 => value,
-            Precision::Rounded { probe, .. } => Precision::Rounded {
-                unit,
-                probe: !probe,
+            Precision::Rounded { probe, .. } => {
+                let probe = !probe;
+                Precision::Rounded { format, probe }.moved(value, 1.0)
             }
-            .moved(value, 1.0),
         }
     }
 
     /// A constant, which a program has in f32.
     fn constant(self, value: f64) -> f64 {
         match self {
-            Precision::Rounded { unit, probe } if unit >= UNIT_ROUNDOFF => {
+            Precision::Rounded { format, probe } if format.unit >= UNIT_ROUNDOFF => {
                 let error = f64::from(value as f32) - value;
                 if probe % 2 == 0 {
                     value + error
