@@ -362,7 +362,8 @@ fn where_nothing_is_left_of_a_right_value_rows_say_so() {
     run(&folder);
     for backend in ["right", "zeros"] {
         assert_eq!(judged(&folder)[backend].0, "ok");
-        assert_eq!(cell(&folder, backend, "flags"), "below_rounding");
+        let flags = cell(&folder, backend, "flags");
+        assert!(flags.contains("below_rounding"), "{flags}");
     }
 }
 
