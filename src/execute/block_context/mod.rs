@@ -1,6 +1,7 @@
 //! The context that the points of a block share; it prepares, runs and verifies each point before
 //! its first sample.
 
+mod answered;
 mod reduced;
 mod verified;
 
@@ -8,23 +9,24 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
-use sweeper_program::check::Metric;
-use sweeper_program::workload::{AnswerSource, TensorSpec};
+use sweeper_program::check::{Metric, TensorCheck};
+use sweeper_program::workload::TensorSpec;
 use sweeper_program::{CanonicalShape, Phase, Problem, Program, Runner, Tensors};
+
+use answered::{answered_by_device, answered_by_reference};
 
 use crate::auto::Auto;
 use crate::compile::CachePlace;
-use crate::device::{Artifact, Device, DeviceError, Job, Prepared, busy, memory};
+use crate::device::{Artifact, Device, DeviceError, Job, Prepared, busy};
 use crate::execute::answers::Answers;
 use crate::execute::audit::{Audit, Audited};
 use crate::execute::auto_point;
 use crate::execute::block::Listener;
-use crate::execute::block_inputs::{BlockInputs, SmallerProblem, answered_by_host, covering_phase};
-use crate::execute::device_oracle::{Answered, DeviceOracle};
+use crate::execute::block_inputs::{BlockInputs, SmallerProblem, covering_phase};
+use crate::execute::device_oracle::DeviceOracle;
 use crate::execute::foreign_oracle;
 use crate::execute::judge::Judge;
-use crate::execute::peer;
-use crate::execute::protocol::{Block, BlockPoint, Stage};
+use crate::execute::protocol::{Block, BlockPoint};
 use crate::execute::refused::{check_mode, failed, refused, scripted, wrong};
 use crate::execute::rounds;
 use crate::execute::sampling::Sampler;
@@ -443,7 +445,11 @@ impl<'a> BlockContext<'a> {
         };
         measurement.checked = checked;
         let mut tensors = check.iter().flat_map(|check| &check.tensors);
-        if tensors.any(|one| one.metric == Metric::RelativeL2 && one.tolerance >= 1.0) {
+        let is_below_rounding = |one: &TensorCheck| match (one.notices, one.metric) {
+            (Some(least), _) => least >= 1.0,
+            (None, metric) => metric == Metric::RelativeL2 && one.tolerance >= 1.0,
+        };
+        if tensors.any(is_below_rounding) {
             measurement.flags.push(Flag::BelowRounding);
         }
         let mut expected = self.instance.expected.iter();
@@ -585,68 +591,6 @@ fn has_expected_memory(measurement: &Measurement) -> bool {
     let program_bytes: u64 = measurement.memory_bytes.values().sum();
     let slack = (program_bytes / 100).max(2 << 20);
     program_bytes.abs_diff(measurement.device_memory.peak_allocated_bytes) <= slack
-}
-
-/// Asks the device for the right answers, if that is what a smaller problem is for; the host, where
-/// it has none.
-fn answered_by_device(
-    oracle: &DeviceOracle<'_>,
-    block_inputs: BlockInputs,
-    device: &mut dyn Device,
-    listener: &mut dyn Listener,
-) -> Result<BlockInputs, ContextError> {
-    let BlockInputs {
-        mut whole,
-        smaller,
-        mut showing,
-    } = block_inputs;
-    let (block, answers) = (oracle.block, oracle.answers);
-    let smaller = match smaller {
-        SmallerProblem::Trial(small) => {
-            let asked = (&mut whole, showing.as_mut());
-            match oracle.answer(asked, &small, device, listener)? {
-                Answered::Whole => SmallerProblem::Nothing,
-                Answered::Reduced(copy) => SmallerProblem::Reduced(copy),
-                Answered::Nothing => {
-                    let left_bytes = memory::available_bytes();
-                    let by_host = BlockInputs::with_host_oracle(block, whole, left_bytes, answers);
-                    whole = by_host.whole;
-                    showing = showing.map(|it| answered_by_host(it, block, answers));
-                    by_host.smaller
-                }
-            }
-        }
-        smaller => smaller,
-    };
-    Ok(BlockInputs {
-        whole,
-        smaller,
-        showing,
-    })
-}
-
-/// Asks another backend, or a reference that waited for the device, for the right answer.
-fn answered_by_reference(
-    oracle: &DeviceOracle<'_>,
-    whole: &mut ProblemInstance,
-    device: &mut dyn Device,
-    listener: &mut dyn Listener,
-) -> Result<(), ContextError> {
-    let (block, artifacts) = (oracle.block, oracle.artifacts);
-    if let Some(AnswerSource::Backend(peer)) = whole.problem.answer_source() {
-        let found = peer::answer(block, whole, &peer, artifacts, device, listener)?;
-        whole.expected = Some(found);
-        whole.peer = Some(peer);
-    }
-    if whole.expected.is_none()
-        && foreign_oracle::waits_for_device(whole.problem.as_ref())
-        && let Some(first) = block.points.first()
-    {
-        listener.working(first.number, Stage::Reference);
-        let found = foreign_oracle::answer(block, whole, oracle.answers);
-        whole.expected = found.transpose()?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

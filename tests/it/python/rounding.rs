@@ -1,4 +1,5 @@
-//! What rounding does to functions of libraries with arrays: honest programs against the model of the child.
+//! What rounding does to functions of libraries with arrays: honest programs against the model of
+//! the child.
 
 use std::process::Command;
 

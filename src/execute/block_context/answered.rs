@@ -1,0 +1,75 @@
+//! Right answers that wait for the device: its own, another backend's, or those of a reference that
+//! runs on it.
+
+use sweeper_program::workload::AnswerSource;
+
+use super::ContextError;
+use crate::device::{Device, memory};
+use crate::execute::block::Listener;
+use crate::execute::block_inputs::{BlockInputs, SmallerProblem, answered_by_host};
+use crate::execute::device_oracle::{Answered, DeviceOracle};
+use crate::execute::protocol::Stage;
+use crate::execute::verify::ProblemInstance;
+use crate::execute::{foreign_oracle, peer};
+
+/// Asks the device for the right answers, if that is what a smaller problem is for; the host, where
+/// it has none.
+pub(super) fn answered_by_device(
+    oracle: &DeviceOracle<'_>,
+    block_inputs: BlockInputs,
+    device: &mut dyn Device,
+    listener: &mut dyn Listener,
+) -> Result<BlockInputs, ContextError> {
+    let BlockInputs {
+        mut whole,
+        smaller,
+        mut showing,
+    } = block_inputs;
+    let (block, answers) = (oracle.block, oracle.answers);
+    let smaller = match smaller {
+        SmallerProblem::Trial(small) => {
+            let asked = (&mut whole, showing.as_mut());
+            match oracle.answer(asked, &small, device, listener)? {
+                Answered::Whole => SmallerProblem::Nothing,
+                Answered::Reduced(copy) => SmallerProblem::Reduced(copy),
+                Answered::Nothing => {
+                    let left_bytes = memory::available_bytes();
+                    let by_host = BlockInputs::with_host_oracle(block, whole, left_bytes, answers);
+                    whole = by_host.whole;
+                    showing = showing.map(|it| answered_by_host(it, block, answers));
+                    by_host.smaller
+                }
+            }
+        }
+        smaller => smaller,
+    };
+    Ok(BlockInputs {
+        whole,
+        smaller,
+        showing,
+    })
+}
+
+/// Asks another backend, or a reference that waited for the device, for the right answer.
+pub(super) fn answered_by_reference(
+    oracle: &DeviceOracle<'_>,
+    whole: &mut ProblemInstance,
+    device: &mut dyn Device,
+    listener: &mut dyn Listener,
+) -> Result<(), ContextError> {
+    let (block, artifacts) = (oracle.block, oracle.artifacts);
+    if let Some(AnswerSource::Backend(peer)) = whole.problem.answer_source() {
+        let found = peer::answer(block, whole, &peer, artifacts, device, listener)?;
+        whole.expected = Some(found);
+        whole.peer = Some(peer);
+    }
+    if whole.expected.is_none()
+        && foreign_oracle::waits_for_device(whole.problem.as_ref())
+        && let Some(first) = block.points.first()
+    {
+        listener.working(first.number, Stage::Reference);
+        let found = foreign_oracle::answer(block, whole, oracle.answers);
+        whole.expected = found.transpose()?;
+    }
+    Ok(())
+}
