@@ -461,8 +461,8 @@ pub(super) fn held(dtype: Dtype, value: f64) -> f64 {
     with_element_type!(dtype, T => T::from_f64(value).to_f64())
 }
 
-/// Judges an output by what rounding does to it. Where its type can't hold a right value it has
-/// what the type makes of it. An answer in f64 is itself off by what a program in f64 may be.
+/// Judges an output by its spread. A right value that its type can't hold is infinite or NaN there.
+/// An answer in f64 is itself off by as much as a program in f64 may be.
 fn by_spread(spec: &TensorSpec, out: Option<&Tensor>, answers: &Tensors) -> TensorCheck {
     let is_f64 = spec.dtype == Dtype::F64;
     let special = finite(spec.dtype, out, &answers[&spec.name]);

@@ -1,4 +1,4 @@
-//! The right answer by elementwise expressions, and what rounding does to it.
+//! The right answer by elementwise expressions, and its evaluations with rounding.
 
 use std::collections::BTreeMap;
 

@@ -81,7 +81,7 @@ pub(super) struct Audited<'a> {
     pub block: &'a Block,
     /// The problem with its inputs.
     pub instance: &'a ProblemInstance,
-    /// The same problem with inputs that show mistakes, which the program has not run on.
+    /// The problem with inputs that show mistakes, which the program has not run on.
     pub showing: Option<&'a ProblemInstance>,
     /// Who judges outputs in place of tolerances.
     pub judge: Option<&'a Judge<'a>>,
