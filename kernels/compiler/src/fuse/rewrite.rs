@@ -23,35 +23,18 @@ pub(super) fn rewritten(
     mut add: impl FnMut(&mut Graph, NodeId, Node) -> NodeId,
 ) -> Whole {
     let old = &whole.graph;
-    let mut graph = old.emptied();
-    let mut stands_for: Vec<NodeId> = Vec::new();
     let mut boundary = None;
-    for id in old.ids() {
+    let (graph, _) = old.copied(|graph, id, node| {
         if whole.boundary == Some(id) {
             boundary = Some(graph.begin_pass());
         }
-        let mut node = old.node(id).clone();
-        for operand in &mut node.operands {
-            *operand = stands_for[operand.index()];
-        }
-        let new = add(&mut graph, id, node);
-        stands_for.push(new);
-    }
+        add(graph, id, node)
+    });
     if whole
         .boundary
         .is_some_and(|at| at.index() >= old.nodes().len())
     {
         boundary = Some(graph.next());
-    }
-    for output in old.outputs() {
-        let node = stands_for[output.node.index()];
-        match output.updates {
-            None => graph.output(output.name.clone(), node, output.role),
-            Some(given) => {
-                let given = stands_for[given.index()];
-                graph.update(output.name.clone(), node, given, output.role);
-            }
-        }
     }
     Whole {
         graph,

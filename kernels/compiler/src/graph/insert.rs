@@ -67,6 +67,35 @@ impl Graph {
         }
     }
 
+    /// A copy whose nodes `add` adds: it gets each node of this graph in turn, with operands that are
+    /// nodes of the copy, and yields what stands for it. Also what stands for each node.
+    pub(crate) fn copied(
+        &self,
+        mut add: impl FnMut(&mut Graph, NodeId, Node) -> NodeId,
+    ) -> (Graph, Vec<NodeId>) {
+        let mut copy = self.emptied();
+        let mut stands_for: Vec<NodeId> = Vec::new();
+        for id in self.ids() {
+            let mut node = self.node(id).clone();
+            for operand in &mut node.operands {
+                *operand = stands_for[operand.index()];
+            }
+            let new = add(&mut copy, id, node);
+            stands_for.push(new);
+        }
+        for output in self.outputs() {
+            let node = stands_for[output.node.index()];
+            match output.updates {
+                None => copy.output(output.name.clone(), node, output.role),
+                Some(given) => {
+                    let given = stands_for[given.index()];
+                    copy.update(output.name.clone(), node, given, output.role);
+                }
+            }
+        }
+        (copy, stands_for)
+    }
+
     /// The role of a given tensor's memory.
     pub(crate) fn role_of(&self, id: NodeId) -> Option<Role> {
         // In the order of nodes, as they were added.

@@ -99,23 +99,11 @@ fn added_constant(graph: &Graph, node: &Node) -> Option<(NodeId, NodeId)> {
 
 /// The graph with one fault.
 pub fn with(graph: &Graph, (at, fault): (NodeId, Fault)) -> Graph {
-    let mut out = graph.emptied();
-    let mut moved: Vec<NodeId> = vec![];
-    for id in graph.ids() {
-        let mut node = graph.node(id).clone();
-        for operand in &mut node.operands {
-            *operand = moved[operand.index()];
-        }
-        let new = match id == at {
-            false => out.append(node, graph.role_of(id)),
-            true => wrong(&mut out, node, fault),
-        };
-        moved.push(new);
-    }
-    for output in graph.outputs() {
-        out.output(output.name.clone(), moved[output.node.index()], output.role);
-    }
-    out
+    let add = |out: &mut Graph, id: NodeId, node| match id == at {
+        false => out.append(node, graph.role_of(id)),
+        true => wrong(out, node, fault),
+    };
+    graph.copied(add).0
 }
 
 fn wrong(out: &mut Graph, mut node: Node, fault: Fault) -> NodeId {

@@ -67,6 +67,10 @@ fn project(graph: &mut Graph, x: NodeId, w: NodeId) -> Added {
 }
 
 impl Evaluated for AttentionBlock {
+    fn shown_input(&self) -> Option<&'static str> {
+        Some("x")
+    }
+
     fn build(&self) -> Result<Built, GraphError> {
         let dimension = self.dimension;
         let mut builder = Builder::default();

@@ -23,7 +23,7 @@ use sweeper_program::tensor::{Data, Dtype, Tensor, Tensors};
 pub use self::peak::peak_bytes;
 pub use self::rounding::Rounding;
 pub(super) use self::rounding::{
-    Scatter, factor_stream, moved_constant, scatter, stream, unit_of_factors,
+    Scatter, factor_stream, moved_constant, scatter, stream, unit_of_factors, with_sums_apart,
 };
 
 /// Why a graph has no value for some inputs.
@@ -160,7 +160,9 @@ pub fn evaluate_rounded(
     nodes: &[NodeId],
     rounding: Rounding,
 ) -> Result<Vec<Tensor>, EvaluateError> {
-    evaluate_as(graph, inputs, nodes, Some(rounding))
+    let (graph, stands_for) = with_sums_apart(graph);
+    let nodes: Vec<NodeId> = nodes.iter().map(|node| stands_for[node.index()]).collect();
+    evaluate_as(&graph, inputs, &nodes, Some(rounding))
 }
 
 fn evaluate_as(
@@ -189,7 +191,10 @@ fn evaluate_as(
         let exact = value(id, node, &operands, inputs)?;
         let shared = operands.iter().zip(owners_of_operands);
         let shared = shared.filter(|(operand, _)| exact.shares_memory(operand));
-        owners[id.index()] = shared.map(|(_, owner)| owner).next().unwrap_or(id);
+        let owner = shared.map(|(_, owner)| owner).next();
+        // What is behind a barrier is computed again, and rounded as factors once more.
+        let owner = owner.filter(|_| node.op != Op::Barrier);
+        owners[id.index()] = owner.unwrap_or(id);
         values[id.index()] = Some(match rounding {
             Some(rounding) => rounding.round(graph, id, &operands, inputs, exact)?,
             None => exact,

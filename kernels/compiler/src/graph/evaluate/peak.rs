@@ -1,6 +1,6 @@
 //! The memory that an evaluation takes, without doing it.
 
-use super::uses;
+use super::{uses, with_sums_apart};
 use crate::graph::{Graph, NodeId, Op};
 
 /// Bytes of an element while graphs are evaluated: f64 or i64.
@@ -11,7 +11,10 @@ const ELEMENT_BYTES: u64 = 8;
 /// exact one beside the rounded one. A reshaped value counts as a copy: it is one where elements do
 /// not lie in a row.
 pub fn peak_bytes(graph: &Graph, wanted: &[NodeId]) -> u64 {
-    let mut uses = uses(graph, wanted);
+    let (graph, stands_for) = with_sums_apart(graph);
+    let graph = &graph;
+    let wanted: Vec<NodeId> = wanted.iter().map(|node| stands_for[node.index()]).collect();
+    let mut uses = uses(graph, &wanted);
     let mut memory = Memory {
         owners: vec![0; graph.nodes().len()],
         holders: vec![0; graph.nodes().len()],

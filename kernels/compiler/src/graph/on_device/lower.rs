@@ -57,7 +57,9 @@ impl<'g> Lowering<'g> {
             let mut value = self.value(node, &operands);
             let shared = operands.iter().zip(owned);
             let shared = shared.filter(|(operand, _)| value.shares_memory(operand));
-            owners[id.index()] = shared.map(|(_, owner)| owner).next().unwrap_or(id);
+            let owner = shared.map(|(_, owner)| owner).next();
+            let owner = owner.filter(|_| node.op != Op::Barrier);
+            owners[id.index()] = owner.unwrap_or(id);
             if let Some(probe) = probe {
                 value = self.rounded(id, &operands, value, probe);
             }

@@ -17,6 +17,7 @@ use sweeper_program::tensor::Dtype;
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Binding, Precision, Program, Role};
 
+use super::evaluate::with_sums_apart;
 use super::{Graph, NodeId};
 use lower::Lowering;
 use rounding::NoiseSums;
@@ -53,6 +54,7 @@ pub fn program(
         return None;
     }
     let nodes: Vec<NodeId> = wanted.iter().map(|wanted| wanted.node).collect();
+    let (apart, stands_for) = with_sums_apart(graph);
     let mut lowering = Lowering::new(graph, precision);
     let exact: Vec<Value> = lowering.evaluate(&nodes, None);
     let mut specs = Vec::new();
@@ -68,6 +70,8 @@ pub fn program(
         specs.push(spec(&name, &[length]));
         results.push((result, sums));
     }
+    lowering.graph = &apart;
+    let nodes: Vec<NodeId> = nodes.iter().map(|node| stands_for[node.index()]).collect();
     for probe in 0..probes {
         let rounded = lowering.evaluate(&nodes, Some(probe));
         for (rounded, (exact, sums)) in rounded.into_iter().zip(&mut results) {

@@ -11,6 +11,9 @@
 //! that it is in, so that its error is the same in a whole row of the product and in all products
 //! that read it, and does not cancel where these are added up.
 
+mod apart;
+
+pub(in crate::graph) use self::apart::with_sums_apart;
 use super::array::{Array, map};
 use super::{EvaluateError, Value};
 use crate::graph::op::{Binary, Op, Reduction, Unary};
@@ -243,26 +246,10 @@ pub(in crate::graph) fn scatter(
             let [of_square, of_squares] = weights_of_sum(count);
             Some(Scatter::Sum {
                 of_square: of_square + of_store(graph, id, precision),
-                of_squares: of_squares + of_other_factors(graph, node, precision),
+                of_squares,
                 shortfall: shortfall(node, count, precision),
             })
         }
-    }
-}
-
-/// The variance of a sum of a product's elements with weights, in squares of [`DEVIATION`] and of
-/// its terms. A program may as well put the weights into the product, whose factors are then other
-/// numbers, with rounding of their own: attention takes the sum of weights times their gradients
-/// from its result.
-fn of_other_factors(graph: &Graph, node: &Node, precision: Precision) -> f64 {
-    let terms = graph.node(node.operands[0]);
-    let mut factors = terms.operands.iter().map(|&factor| graph.node(factor));
-    let is_sum = matches!(node.op, Op::Reduce { .. }) && terms.op == Op::Binary(Binary::Mul);
-    let unit = factors.find_map(|factor| unit_of_factors(factor, precision));
-    match unit.filter(|_| is_sum) {
-        // Of two factors, each off by anything up to a unit.
-        Some(unit) => 2.0 / 3.0 * (unit / DEVIATION).powi(2),
-        None => 0.0,
     }
 }
 
