@@ -210,6 +210,33 @@ impl Cpu {
         }
         Ok(())
     }
+
+    /// Overwrites inputs, and the results and the scratch memory of a program, as
+    /// [`RunsPrograms::rewrite`] says.
+    fn write_again(
+        &mut self,
+        program: Prepared,
+        given: &Tensors,
+        keeps_results: bool,
+    ) -> Result<(), DeviceError> {
+        for (name, tensor) in given {
+            let Some(input) = self.inputs.get_mut(name) else {
+                continue;
+            };
+            let bytes = tensor.data().bytes();
+            input.memory.hold(bytes);
+            if let Some(original) = &mut input.original {
+                original.hold(bytes);
+            }
+            input.is_changed = false;
+        }
+        if !keeps_results {
+            self.poison(program)?;
+        }
+        // Large stretches of poison are stored past the caches: results are brought in either way.
+        self.arena.touch(self.programs[program.0].layout.bytes);
+        Ok(())
+    }
 }
 
 impl Device for Cpu {
@@ -387,22 +414,10 @@ impl RunsPrograms for Cpu {
         given: &Tensors,
         keeps_results: bool,
     ) -> Result<bool, DeviceError> {
-        for (name, tensor) in given {
-            let Some(input) = self.inputs.get_mut(name) else {
-                continue;
-            };
-            let bytes = tensor.data().bytes();
-            input.memory.hold(bytes);
-            if let Some(original) = &mut input.original {
-                original.hold(bytes);
-            }
-            input.is_changed = false;
-        }
-        if !keeps_results {
-            self.poison(program)?;
-        }
-        // Large stretches of poison are stored past the caches: results are brought in either way.
-        self.arena.touch(self.programs[program.0].layout.bytes);
+        // In a thread that runs kernels: memory that another processor wrote comes late, and not
+        // equally late for results that are kept and others.
+        let pool = Arc::clone(&self.pool);
+        pool.install(|| self.write_again(program, given, keeps_results))?;
         Ok(true)
     }
 
