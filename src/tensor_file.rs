@@ -1,7 +1,11 @@
 //! The format of files of tensors: safetensors.
 
+use std::cmp::Reverse;
+
 use half::{bf16, f16};
-use safetensors::tensor::{Dtype as FileDtype, Metadata, SafeTensorError, SafeTensors, TensorView};
+use safetensors::tensor::{
+    Dtype as FileDtype, Metadata, SafeTensorError, SafeTensors, TensorInfo, TensorView,
+};
 use sweeper_program::{Data, Dtype, Tensor, Tensors};
 
 /// Tensors as the bytes of a file.
@@ -9,13 +13,36 @@ use sweeper_program::{Data, Dtype, Tensor, Tensors};
 /// # Errors
 /// Errors of the format.
 pub fn to_file(tensors: &Tensors) -> Result<Vec<u8>, SafeTensorError> {
-    let mut views = Vec::new();
-    for (name, tensor) in tensors {
-        let (dtype, shape) = (file_dtype(tensor.dtype()), tensor.shape().to_vec());
-        let view = TensorView::new(dtype, shape, bytes(tensor.data()))?;
-        views.push((name, view));
-    }
-    safetensors::serialize(views, None)
+    let (mut file, ordered) = layout(tensors)?;
+    ordered.into_iter().for_each(|held| file.extend(held));
+    Ok(file)
+}
+
+/// The bytes of a file up to its elements, and the elements of all tensors in their order: greater
+/// ones first, so that all are aligned.
+///
+/// # Errors
+/// Errors of the format.
+pub fn layout(tensors: &Tensors) -> Result<(Vec<u8>, Vec<&[u8]>), SafeTensorError> {
+    let typed = |(name, tensor)| (file_dtype(Tensor::dtype(tensor)), name, tensor);
+    let mut ordered: Vec<(FileDtype, &String, &Tensor)> = tensors.iter().map(typed).collect();
+    ordered.sort_by_key(|(dtype, name, _)| (Reverse(*dtype), *name));
+    let mut end = 0;
+    let described = ordered.iter().map(|(dtype, name, tensor)| {
+        let begin = end;
+        end += bytes(tensor.data()).len();
+        let info = TensorInfo {
+            dtype: *dtype,
+            shape: tensor.shape().to_vec(),
+            data_offsets: (begin, end),
+        };
+        ((*name).clone(), info)
+    });
+    let mut text = serde_json::to_vec(&Metadata::new(None, described.collect())?)?;
+    text.resize(text.len().next_multiple_of(HEAD_LENGTH_BYTES), b' ');
+    let length = (text.len() as u64).to_le_bytes();
+    let elements = ordered.iter().map(|(_, _, tensor)| bytes(tensor.data()));
+    Ok(([&length, &*text].concat(), elements.collect()))
 }
 
 /// A tensor of a file without its elements: name, type and shape.

@@ -238,7 +238,7 @@ impl Definition {
             };
             if self.has_spread(spec) {
                 let probes = reference.probes(spec, &parameters, &given);
-                let spread = Spread::from_probes(&spec.shape, &exact, &probes);
+                let spread = Spread::from_probes(spec.dtype, &spec.shape, &exact, &probes);
                 answers.insert(spread::name_of(&spec.name), spread.into_tensor());
             }
             answers.insert(spec.name.clone(), Tensor::f64(spec.shape.clone(), exact));

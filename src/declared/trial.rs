@@ -20,6 +20,10 @@ pub(super) fn trials(
     inputs: &Tensors,
     expected: Option<&Tensors>,
 ) -> Vec<Trial> {
+    // What rounding does is neither what zeros nor what NaN is off by, and large tensors take time.
+    if specs.iter().all(|spec| has_spread(spec, expected)) {
+        return Vec::new();
+    }
     let zeros = specs
         .iter()
         .map(|spec| (spec.name.clone(), filled(spec, 0)));

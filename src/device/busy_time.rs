@@ -62,6 +62,10 @@ impl Device for BusyTimeDevice<'_> {
         self.device.prepare(job)
     }
 
+    fn load_foreign(&mut self, foreign: &Foreign) {
+        self.device.load_foreign(foreign);
+    }
+
     fn prepare_foreign(
         &mut self,
         program: &Program,

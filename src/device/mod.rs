@@ -363,6 +363,10 @@ pub trait Device: RunsPrograms {
     /// refuses.
     fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError>;
 
+    /// Lets the process that is to run a program's kernel load its libraries, where that can be
+    /// done before it is prepared. What fails does so again then.
+    fn load_foreign(&mut self, _foreign: &Foreign) {}
+
     /// Gets a program whose kernel another process runs ready. `inputs` are the tensors that were
     /// bound: that process gets them with its first program.
     ///

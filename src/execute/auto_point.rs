@@ -88,7 +88,7 @@ pub(super) fn complaint(
     // State that a loop has carried is no answer of the oracle.
     if !carries_state {
         let outputs = auto.results(device, specs)?;
-        let verdict = instance.judge(&outputs, point, Checked::Full);
+        let verdict = instance.judge(&outputs, point, Checked::Full)?;
         if let Some(reason) = verdict.complaint {
             return Ok(Some(format!("the last iteration of the loop: {reason}")));
         }

@@ -5,14 +5,17 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
-use sweeper_program::check::as_f64;
-use sweeper_program::{Dtype, Foreign, Phase, Problem, Tensor, Tensors, spread};
+use sweeper_program::check::{Check, as_f64};
+use sweeper_program::spread::{self, ErrorSums};
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Data, Dtype, Foreign, Phase, Problem, Tensor, Tensors};
 
 use super::answers::Answers;
 use super::protocol::Block;
 use super::refused::{failed, of_key};
 use super::verify::ProblemInstance;
 use crate::device::DeviceError;
+use crate::device::foreign::python::reference::{KeptAnswer, Slot};
 use crate::device::foreign::python::{self, Place, Python};
 use crate::hardware::DeviceIdentity;
 use crate::identity::CacheState;
@@ -22,11 +25,26 @@ use crate::row::outcome::{Outcome, Status};
 static GPU: OnceLock<DeviceIdentity> = OnceLock::new();
 
 /// The interpreter of references: importing a library takes longer than most of them.
-static KEPT: Mutex<Option<Python>> = Mutex::new(None);
+static REFERENCES: Mutex<Option<References>> = Mutex::new(None);
+
+/// An interpreter of references.
+struct References {
+    python: Python,
+    /// The problem whose answers it keeps.
+    keeps: Option<[u8; 32]>,
+}
 
 /// The name of a tensor beside right outputs where a reference has operations that the model of
 /// rounding does not know: their names, as text.
 pub(super) const UNMODELLED: &str = "operations without a model";
+
+/// The name of a tensor in the place of right outputs that were kept where they were computed: a
+/// [`KeptAnswer`], as text.
+const KEPT_IN: &str = "kept in";
+
+/// Answers of so many bytes in f64 stay in their interpreter, if the device is a GPU: making them
+/// again takes less time than handing them over.
+const KEPT_BYTES: u64 = 1 << 26;
 
 /// Lets references of PyTorch use a GPU.
 pub(super) fn use_gpu(gpu: &DeviceIdentity) {
@@ -59,6 +77,10 @@ pub(super) fn answer(
     // The request names the interpreter and has the sources. Its packages may compute otherwise in
     // another version.
     let request = request(&function);
+    if is_kept(block, problem, &request) {
+        let found = computed(block, problem, &function, &whole.inputs, Slot::Published);
+        return Some(found);
+    }
     let interpreter = match python::identity::known(&python::interpreter_of(&request)) {
         Ok(interpreter) => interpreter,
         Err(interrupted) => return Some(Err(failed(interrupted))),
@@ -73,12 +95,28 @@ pub(super) fn answer(
     if is_torch(&request) {
         id.update(GPU.get().map_or("", |gpu| &gpu.name));
     }
-    let compute = || computed(block, problem, &function, &whole.inputs);
+    let compute = || computed(block, problem, &function, &whole.inputs, Slot::Published);
     Some(answers.of(problem, &id.finalize().into(), Phase::Forward, compute))
 }
 
-/// The right outputs in f64, and beside them what a derived tolerance follows from: statistics of
-/// what rounding does to them.
+/// Whether the right outputs of a problem stay where they are computed.
+fn is_kept(block: &Block, problem: &dyn Problem, request: &serde_json::Value) -> bool {
+    let outputs = problem.outputs(Phase::Forward);
+    let elements: u64 = outputs.iter().map(TensorSpec::elements).sum();
+    let mut factors = block.points.iter().map(|point| point.tolerance_factor);
+    GPU.get().is_some()
+        && 8 * elements >= KEPT_BYTES
+        && is_torch(request)
+        && request["with_spread"] == true
+        && problem.judge().is_none()
+        && factors.all(|factor| factor <= 1.0)
+        && outputs
+            .iter()
+            .all(|spec| spec.dtype.is_real() && spec.dtype != Dtype::F64)
+}
+
+/// The right outputs in f64, unless they are kept, and beside them what a derived tolerance follows
+/// from: statistics of what rounding does to them.
 ///
 /// # Errors
 /// The outcome of all points of the problem.
@@ -87,19 +125,107 @@ pub(super) fn computed(
     problem: &dyn Problem,
     function: &Foreign,
     inputs: &Tensors,
+    slot: Slot,
 ) -> Result<Tensors, Outcome> {
-    let limit_s = block.settings.oracle_s;
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    let unit = GPU.get().map(|gpu| gpu.unit.clone());
-    let python = kept.get_or_insert_with(|| interpreter_beside(unit, limit_s));
-    python.set_limit(limit(limit_s));
-    let found = python.reference(function, inputs);
+    let is_kept = is_kept(block, problem, &request(function));
+    let kept = is_kept.then(|| KeptAnswer {
+        problem: hex::encode(block.problem),
+        slot,
+    });
+    let found = asked(block, |references| {
+        references.keeps = is_kept.then_some(block.problem).or(references.keeps);
+        let python = &mut references.python;
+        python.reference(function, inputs, kept.as_ref())
+    });
     let mut found = found.map(in_f64).map_err(|error| failure(block, error))?;
-    spread::finish(&mut found);
     for spec in problem.outputs(Phase::Forward) {
-        spread::finish_probes(&mut found, &spec.name);
+        spread::finish_sums(&mut found, &spec.name, &spec.shape);
+        spread::finish_probes(&mut found, &spec.name, spec.dtype);
+    }
+    if let Some(text) = kept.and_then(|kept| serde_json::to_vec(&kept).ok()) {
+        let text = Tensor::new(vec![text.len()], Data::U8(text));
+        found.insert(KEPT_IN.to_owned(), text);
     }
     Ok(found)
+}
+
+/// The answer that stays in its interpreter, as its tensor among right outputs tells it.
+fn kept_answer(expected: &Tensors) -> Option<KeptAnswer> {
+    serde_json::from_slice(expected.get(KEPT_IN)?.data().bytes()).ok()
+}
+
+/// Asks the interpreter of references.
+fn asked<T>(
+    block: &Block,
+    ask: impl FnOnce(&mut References) -> Result<T, DeviceError>,
+) -> Result<T, DeviceError> {
+    let limit_s = block.settings.oracle_s;
+    let mut references = REFERENCES.lock().unwrap_or_else(PoisonError::into_inner);
+    let references = references.get_or_insert_with(|| References {
+        python: interpreter_beside(GPU.get().map(|gpu| gpu.unit.clone()), limit_s),
+        keeps: None,
+    });
+    references.python.set_limit(limit(limit_s));
+    ask(references)
+}
+
+/// Starts the interpreter of references in this thread: with a thread the processes end that it has
+/// started. What fails does so again when something is asked of it.
+pub(super) fn start_interpreter(block: &Block, problem: &dyn Problem) {
+    if let Some(function) = problem.foreign_oracle() {
+        let _ = asked(block, |references| references.python.start(&function));
+    }
+}
+
+/// Lets the answers of other problems than a block's go: they may lie on the GPU.
+pub(super) fn forget_others(block: &Block) {
+    let mut references = REFERENCES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(references) = references.as_mut()
+        && references
+            .keeps
+            .is_some_and(|problem| problem != block.problem)
+    {
+        // One that has ended keeps nothing.
+        let _ = references.python.forget();
+        references.keeps = None;
+    }
+}
+
+/// Judges outputs by right ones that were kept; none where they are at hand.
+pub(super) fn check_by_kept(
+    problem: &dyn Problem,
+    outputs: &Tensors,
+    expected: &Tensors,
+) -> Option<Result<Check, DeviceError>> {
+    let kept = kept_answer(expected)?;
+    let specs = problem.outputs(Phase::Forward);
+    let has_shape = |spec: &TensorSpec| {
+        let out = outputs.get(&spec.name);
+        out.is_some_and(|out| out.shape() == spec.shape)
+    };
+    let found = match specs.iter().all(has_shape) {
+        true => compared(&kept, outputs),
+        false => Ok(Tensors::new()),
+    };
+    let judged = |found: Tensors| {
+        let tensors = specs.iter().map(|spec| {
+            let raw = found.get(&spread::name_of_error_sums(&spec.name));
+            let sums = raw.and_then(|raw| ErrorSums::from_raw(&spec.shape, &as_f64(raw)));
+            spread::judge_by_sums(&spec.name, &spec.shape, sums, expected)
+        });
+        Check {
+            tensors: tensors.collect(),
+        }
+    };
+    Some(found.map(judged))
+}
+
+fn compared(kept: &KeptAnswer, outputs: &Tensors) -> Result<Tensors, DeviceError> {
+    let mut references = REFERENCES.lock().unwrap_or_else(PoisonError::into_inner);
+    match references.as_mut() {
+        Some(references) => references.python.compare(kept, outputs),
+        None => Ok(Tensors::new()),
+    }
 }
 
 /// Tensors with all elements as f64.

@@ -26,6 +26,9 @@ pub trait ForeignRunner: RunsPrograms {
     /// Forgets all programs, and the problem that they are of.
     fn forget(&mut self);
 
+    /// Loads what a program needs before it is prepared, where that takes long.
+    fn load(&mut self, _foreign: &Foreign) {}
+
     /// Gets a program ready. The first of a problem brings its inputs.
     ///
     /// # Errors
@@ -125,6 +128,12 @@ impl Device for WithRunners {
     fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError> {
         let program = self.native.prepare(job)?;
         Ok(self.add(Owner::Native, program))
+    }
+
+    fn load_foreign(&mut self, foreign: &Foreign) {
+        if let Some(runner) = self.runners.get_mut(&foreign.runner) {
+            runner.load(foreign);
+        }
     }
 
     fn prepare_foreign(

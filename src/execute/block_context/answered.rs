@@ -1,9 +1,13 @@
 //! Right answers that wait for the device: its own, another backend's, or those of a reference that
 //! runs on it.
 
+use std::panic::resume_unwind;
+use std::thread;
+
+use sweeper_program::Program;
 use sweeper_program::workload::AnswerSource;
 
-use super::ContextError;
+use super::{ContextError, program};
 use crate::device::{Device, memory};
 use crate::execute::block::Listener;
 use crate::execute::block_inputs::{BlockInputs, SmallerProblem, answered_by_host};
@@ -58,6 +62,7 @@ pub(super) fn answered_by_reference(
     listener: &mut dyn Listener,
 ) -> Result<(), ContextError> {
     let (block, artifacts) = (oracle.block, oracle.artifacts);
+    foreign_oracle::forget_others(block);
     if let Some(AnswerSource::Backend(peer)) = whole.problem.answer_source() {
         let found = peer::answer(block, whole, &peer, artifacts, device, listener)?;
         whole.expected = Some(found);
@@ -68,7 +73,18 @@ pub(super) fn answered_by_reference(
         && let Some(first) = block.points.first()
     {
         listener.working(first.number, Stage::Reference);
-        let found = foreign_oracle::answer(block, whole, oracle.answers);
+        // Libraries take seconds to import, in the interpreter of references and in that of functions.
+        let function = program(whole.problem.as_ref(), first, device).ok();
+        let asked = &*whole;
+        foreign_oracle::start_interpreter(block, asked.problem.as_ref());
+        let found = thread::scope(|scope| {
+            let answer = || foreign_oracle::answer(block, asked, oracle.answers);
+            let answer = scope.spawn(answer);
+            if let Some(function) = function.as_ref().and_then(Program::foreign) {
+                device.load_foreign(function);
+            }
+            answer.join().unwrap_or_else(|panic| resume_unwind(panic))
+        });
         whole.expected = found.transpose()?;
     }
     Ok(())

@@ -479,7 +479,7 @@ impl<'a> BlockContext<'a> {
                 let expected = instance.expected.as_ref();
                 judge.verdict(&instance.inputs, outputs, expected, checked)
             }
-            None => Ok(instance.judge(outputs, point, checked)),
+            None => instance.judge(outputs, point, checked),
         }
     }
 

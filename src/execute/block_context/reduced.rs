@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sweeper_program::Program;
+use sweeper_program::{Program, Tensors};
 
 use super::{Artifacts, BlockContext, ContextError, program};
 use crate::device::{Artifact, Device, DeviceError, Job};
@@ -72,7 +72,8 @@ impl BlockContext<'_> {
             device.sample(prepared, 1)?;
             device.results(prepared, &specs)
         };
-        Ok(run().map(|outputs| other.judge(&outputs, point, Checked::Reduced)))
+        let judge = |outputs: Tensors| other.judge(&outputs, point, Checked::Reduced);
+        Ok(run().and_then(judge))
     }
 }
 

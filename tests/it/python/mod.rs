@@ -18,6 +18,7 @@ mod identity;
 mod inputs_from;
 mod jax;
 mod judge;
+mod kept;
 mod kernelbench;
 mod killed;
 mod parity;

@@ -75,7 +75,7 @@ def measured(function, x, dtype, name):
         with reference.plain(), rounding.Rounded(name, seed + 1, unknown):
             noises.append(function(wide) - answer)
     u, least = rounding.FORMATS[name]
-    squares = [spread.sums(answer, [noise, noise], rounding.RMS * u * least)[0] for noise in noises]
+    squares = [spread.sums(answer, [noise, noise], dtype, rounding.RMS * u * least)[0] for noise in noises]
     mean_square = sum(squares) / len(squares) / answer.numel()
     return spread.rms(found.double() - answer) / mean_square**0.5, unknown
 

@@ -28,7 +28,7 @@ mod sums;
 
 use crate::check::{Metric, TensorCheck, as_f64};
 use crate::rounding::UNIT_ROUNDOFF;
-use crate::tensor::{Tensor, Tensors};
+use crate::tensor::{Dtype, Tensor, Tensors};
 use rayon::prelude::*;
 
 use line::Lines;
@@ -60,10 +60,13 @@ pub fn name_of_probe(output: &str, number: usize) -> String {
 
 /// The name under which a device's answers hold the sums of an output's noise.
 pub fn name_of_raw_sums(output: &str) -> String {
-    format!("{RAW_SUMS}{output}")
+    format!("noise sums of {output}")
 }
 
-const RAW_SUMS: &str = "noise sums of ";
+/// The name under which who keeps an output's answer gives the [`ErrorSums`] of a result.
+pub fn name_of_error_sums(output: &str) -> String {
+    format!("error sums of {output}")
+}
 
 /// An output may be so many times as far out as its reference is, in the judged precision.
 const OWN_MARGIN: f64 = 3.0;
@@ -109,16 +112,20 @@ pub const fn is_sliced(extent: usize, elements: usize) -> bool {
 }
 
 impl Spread {
-    /// The spread that evaluations with rounding show beside the exact values of a tensor. What is
-    /// not finite in one of them has no noise.
+    /// The spread that evaluations with rounding show beside the exact values of a tensor of such
+    /// elements. What they can't hold, and what is not finite in an evaluation, has no noise.
     pub fn from_probes<P: AsRef<[f64]> + Sync>(
+        dtype: Dtype,
         shape: &[usize],
         exact: &[f64],
         probes: &[P],
     ) -> Spread {
         let noise = |probe: &P, at: usize| {
             let noise = probe.as_ref()[at] - exact[at];
-            if noise.is_finite() { noise } else { 0.0 }
+            match noise.is_finite() && dtype.holds(exact[at]) {
+                true => noise,
+                false => 0.0,
+            }
         };
         let squares: Vec<SliceSums> = probes
             .par_iter()
@@ -281,33 +288,24 @@ pub fn raw_sums_length(shape: &[usize], probes: usize) -> usize {
     probes * (each + 1) + probes / 2 * each + 1
 }
 
-/// Puts the spread of an output in the place of its probes among answers, if it has any.
-pub fn finish_probes(answers: &mut Tensors, output: &str) {
+/// Puts the spread of an output of such elements in the place of its probes among answers, if it has any.
+pub fn finish_probes(answers: &mut Tensors, output: &str, dtype: Dtype) {
     let probes = (0..).map_while(|number| answers.remove(&name_of_probe(output, number)));
     let probes: Vec<Tensor> = probes.collect();
     let probes: Vec<_> = probes.iter().map(as_f64).collect();
     if let Some(exact) = answers.get(output).filter(|_| !probes.is_empty()) {
-        let spread = Spread::from_probes(exact.shape(), &as_f64(exact), &probes);
+        let spread = Spread::from_probes(dtype, exact.shape(), &as_f64(exact), &probes);
         answers.insert(name_of(output), spread.into_tensor());
     }
 }
 
-/// Puts spreads in the place of the sums that a device has given with its answers.
-pub fn finish(answers: &mut Tensors) {
-    let names: Vec<String> = answers
-        .keys()
-        .filter(|name| name.starts_with(RAW_SUMS))
-        .cloned()
-        .collect();
-    for name in names {
-        let output = &name[RAW_SUMS.len()..];
-        let shape = answers.get(output).map(|answer| answer.shape().to_vec());
-        let raw = answers.remove(&name);
-        let spread = shape.zip(raw);
-        let spread = spread.and_then(|(shape, raw)| Spread::from_raw_sums(&shape, &as_f64(&raw)));
-        if let Some(spread) = spread {
-            answers.insert(name_of(output), spread.into_tensor());
-        }
+/// Puts the spread of an output of this shape in the place of its noise's sums among answers, if
+/// it has any.
+pub fn finish_sums(answers: &mut Tensors, output: &str, shape: &[usize]) {
+    let raw = answers.remove(&name_of_raw_sums(output));
+    let spread = raw.and_then(|raw| Spread::from_raw_sums(shape, &as_f64(&raw)));
+    if let Some(spread) = spread {
+        answers.insert(name_of(output), spread.into_tensor());
     }
 }
 
@@ -322,14 +320,24 @@ fn freedom(cosine: f64, pairs: usize) -> f64 {
 /// of its noise where the answer is zero there). An answer without a spread is not judged right.
 pub fn judge(name: &str, out: Option<&Tensor>, expected: &Tensors) -> TensorCheck {
     let answer = &expected[name];
+    let out = out.filter(|out| out.shape() == answer.shape());
+    let sums = out.and_then(|out| ErrorSums::from_tensors(out, answer));
+    judge_by_sums(name, answer.shape(), sums, expected)
+}
+
+/// As [`judge`], by the sums of an output of this shape; none of one that is wrong in any case.
+pub fn judge_by_sums(
+    name: &str,
+    shape: &[usize],
+    sums: Option<ErrorSums>,
+    expected: &Tensors,
+) -> TensorCheck {
     let spread = expected.get(&name_of(name));
-    let spread = spread.and_then(|spread| Spread::from_tensor(answer.shape(), spread));
+    let spread = spread.and_then(|spread| Spread::from_tensor(shape, spread));
     let own = expected.get(&name_of_own_error(name));
     let own = own.map_or(0.0, |own| as_f64(own).iter().copied().fold(0.0, f64::max));
-    let found = out
-        .filter(|out| out.shape() == answer.shape())
-        .zip(spread)
-        .and_then(|(out, spread)| worst(out, answer, &spread, OWN_MARGIN * own));
+    let found = sums.zip(spread);
+    let found = found.and_then(|(sums, spread)| furthest(&sums, &spread, OWN_MARGIN * own));
     let Some(found) = found else {
         return TensorCheck::not_judged(name, Metric::RelativeL2);
     };
@@ -339,45 +347,80 @@ pub fn judge(name: &str, out: Option<&Tensor>, expected: &Tensors) -> TensorChec
     }
 }
 
-/// The slice that is furthest out; none where an element is not finite and should be, or differs
-/// from one that is not.
-fn worst(out: &Tensor, answer: &Tensor, spread: &Spread, own: f64) -> Option<TensorCheck> {
-    // Outputs of f32 are read where they lie: a copy of large ones takes longer than the judgement.
-    if let Some(out) = out.as_f32() {
-        return worst_of(|at| f64::from(out[at]), answer, spread, own);
-    }
-    let out = as_f64(out);
-    worst_of(|at| out[at], answer, spread, own)
+/// Sums over the elements of an output that have a finite answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ErrorSums {
+    /// Of squares of the output less the answer.
+    errors: SliceSums,
+    /// Of squares of the answer.
+    sizes: SliceSums,
+    /// Of the error times the answer.
+    along: f64,
 }
 
-/// As [`worst`], with the elements of the output by their places.
-fn worst_of(
-    out: impl Fn(usize) -> f64 + Sync,
-    answer: &Tensor,
-    spread: &Spread,
-    own: f64,
-) -> Option<TensorCheck> {
-    let exact = as_f64(answer);
-    let (exact, shape) = (&exact[..], answer.shape());
-    let is_alike = |(at, exact): (usize, &f64)| match exact.is_finite() {
-        true => out(at).is_finite(),
-        false => out(at) == *exact || out(at).is_nan() && exact.is_nan(),
-    };
-    if !exact.par_iter().enumerate().all(is_alike) {
-        return None;
+impl ErrorSums {
+    /// Of an output and its answer; none where an element is not finite and should be, or differs
+    /// from one that is not.
+    fn from_tensors(out: &Tensor, answer: &Tensor) -> Option<Self> {
+        // Outputs of f32 are read where they lie: a copy of large ones takes longer than the sums.
+        if let Some(out) = out.as_f32() {
+            return ErrorSums::from_elements(|at| f64::from(out[at]), answer);
+        }
+        let out = as_f64(out);
+        ErrorSums::from_elements(|at| out[at], answer)
     }
-    let finite = |at: usize, value: f64| if exact[at].is_finite() { value } else { 0.0 };
-    let error = |at: usize| out(at) - exact[at];
-    let errors = SliceSums::from_elements(shape, |at| finite(at, error(at).powi(2)));
-    let sizes = SliceSums::from_elements(shape, |at| finite(at, exact[at].powi(2)));
-    let along = |at: usize| finite(at, error(at) * exact[at]);
-    let along = SliceSums::from_elements(&[exact.len()], along).whole;
 
-    let whole = (errors.whole, sizes.whole, exact.len());
+    fn from_elements(out: impl Fn(usize) -> f64 + Sync, answer: &Tensor) -> Option<Self> {
+        let exact = as_f64(answer);
+        let (exact, shape) = (&exact[..], answer.shape());
+        let is_alike = |(at, exact): (usize, &f64)| match exact.is_finite() {
+            true => out(at).is_finite(),
+            false => out(at) == *exact || out(at).is_nan() && exact.is_nan(),
+        };
+        if !exact.par_iter().enumerate().all(is_alike) {
+            return None;
+        }
+        let finite = |at: usize, value: f64| if exact[at].is_finite() { value } else { 0.0 };
+        let error = |at: usize| out(at) - exact[at];
+        let along = |at: usize| finite(at, error(at) * exact[at]);
+        Some(ErrorSums {
+            errors: SliceSums::from_elements(shape, |at| finite(at, error(at).powi(2))),
+            sizes: SliceSums::from_elements(shape, |at| finite(at, exact[at].powi(2))),
+            along: SliceSums::from_elements(&[exact.len()], along).whole,
+        })
+    }
+
+    /// From numbers one after another, as who keeps the answer gives them: how many elements are
+    /// wrong because they are not finite or should not be, the error times the answer, the squares
+    /// of errors (the whole, then the slices along each axis that [`is_sliced`]), and those of the
+    /// answer. None if there are not as many, or if elements are wrong.
+    pub fn from_raw(shape: &[usize], raw: &[f64]) -> Option<Self> {
+        let empty = SliceSums::zero(shape);
+        let (&[wrong, along], mut rest) = raw.split_first_chunk()?;
+        let errors = empty.filled_from(&mut rest)?;
+        let sizes = empty.filled_from(&mut rest)?;
+        let is_right = wrong == 0.0 && rest.is_empty();
+        is_right.then_some(ErrorSums {
+            errors,
+            sizes,
+            along,
+        })
+    }
+}
+
+/// The slice that is furthest out.
+fn furthest(sums: &ErrorSums, spread: &Spread, own: f64) -> Option<TensorCheck> {
+    let ErrorSums {
+        errors,
+        sizes,
+        along,
+    } = sums;
+    let elements = errors.elements;
+    let whole = (errors.whole, sizes.whole, elements);
     let bound = line(spread.whole.freedom, spread.probes, 1);
     let mut all = vec![slice(whole, spread.whole.mean_square, bound, own)];
     for ((errors, sizes), noise) in errors.axes.iter().zip(&sizes.axes).zip(&spread.axes) {
-        let in_slice = exact.len() / errors.len().max(1);
+        let in_slice = elements / errors.len().max(1);
         let mut lines = Lines::new(spread.probes, errors.len());
         let places = errors.iter().zip(sizes);
         let noise = noise.mean_squares.iter().zip(&noise.freedoms);
@@ -398,7 +441,7 @@ fn worst_of(
         );
     }
     if sizes.whole > 0.0 {
-        let own = OWN_MARGIN * own / (sizes.whole / exact.len() as f64).sqrt();
+        let own = OWN_MARGIN * own / (sizes.whole / elements as f64).sqrt();
         let noise = line::scale_line(spread.probes) * spread.scale + 2.0 * UNIT_ROUNDOFF;
         all.push(TensorCheck {
             tensor: String::new(),

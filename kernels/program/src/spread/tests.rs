@@ -43,7 +43,7 @@ fn judged(expected: &Tensors, shape: &[usize], out: Vec<f64>) -> TensorCheck {
 #[test]
 fn noise_is_found_in_the_whole_and_in_slices() {
     let (exact, probes) = case(&SHAPE, 4, 1e-3);
-    let spread = Spread::from_probes(&SHAPE, &exact, &probes);
+    let spread = Spread::from_probes(Dtype::F32, &SHAPE, &exact, &probes);
     let close = |square: f64, by: f64| (square / 1e-6 - 1.0).abs() < by;
     assert!(close(spread.whole.mean_square, 0.1), "{spread:?}");
     assert!(spread.whole.freedom > 40.0, "{spread:?}");
@@ -69,7 +69,7 @@ fn errors_that_elements_share_have_one_degree_of_freedom() {
     let (exact, _) = case(&SHAPE, 0, 0.0);
     let probe = |by: f64| exact.iter().map(|x| x * (1.0 + by)).collect::<Vec<f64>>();
     let probes = [1e-6, -2e-6, 1.5e-6, 0.5e-6].map(probe);
-    let spread = Spread::from_probes(&SHAPE, &exact, &probes);
+    let spread = Spread::from_probes(Dtype::F32, &SHAPE, &exact, &probes);
     assert!(spread.whole.freedom < 1.1, "{spread:?}");
     assert!((1e-6..2e-6).contains(&spread.scale), "{spread:?}");
 }
@@ -79,7 +79,11 @@ fn errors_that_elements_share_have_one_degree_of_freedom() {
 fn a_fault_does_not_hide_in_other_slices() {
     let (exact, probes) = case(&SHAPE, 5, 1e-6);
     let (honest, probes) = (&probes[4], &probes[..4]);
-    let expected = answers(&SHAPE, &exact, Spread::from_probes(&SHAPE, &exact, probes));
+    let expected = answers(
+        &SHAPE,
+        &exact,
+        Spread::from_probes(Dtype::F32, &SHAPE, &exact, probes),
+    );
     let check = judged(&expected, &SHAPE, honest.clone());
     assert!(check.passed() && check.spreads.unwrap() < 2.0, "{check:?}");
     // An element of the first row, one channel of it, and all elements by a little.
@@ -104,7 +108,11 @@ fn a_fault_does_not_hide_in_other_slices() {
 #[test]
 fn a_reference_that_is_itself_less_exact_widens_the_line() {
     let (exact, probes) = case(&SHAPE, 4, 1e-6);
-    let mut expected = answers(&SHAPE, &exact, Spread::from_probes(&SHAPE, &exact, &probes));
+    let mut expected = answers(
+        &SHAPE,
+        &exact,
+        Spread::from_probes(Dtype::F32, &SHAPE, &exact, &probes),
+    );
     let out: Vec<f64> = exact
         .iter()
         .zip(&probes[0])
@@ -127,7 +135,7 @@ fn values_that_are_not_finite_agree_or_are_wrong() {
             .collect()
     };
     let probes: Vec<Vec<f64>> = probes.iter().map(|probe| finite(probe)).collect();
-    let spread = Spread::from_probes(&[4], &finite(&exact), &probes);
+    let spread = Spread::from_probes(Dtype::F32, &[4], &finite(&exact), &probes);
     let expected = answers(&[4], &exact, spread);
     assert!(judged(&expected, &[4], exact.clone()).passed());
     for (at, wrong) in [
@@ -172,7 +180,7 @@ fn sums_of_devices_give_the_spread_of_the_host() {
     raw.push(exact.iter().map(|x| x * x).sum());
     assert_eq!(raw.len(), raw_sums_length(&SHAPE, 4));
     let found = Spread::from_raw_sums(&SHAPE, &raw).unwrap();
-    let expected = Spread::from_probes(&SHAPE, &exact, &probes);
+    let expected = Spread::from_probes(Dtype::F32, &SHAPE, &exact, &probes);
     let close = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-9;
     assert!(close(found.whole.mean_square, expected.whole.mean_square));
     assert!(close(found.scale, expected.scale));

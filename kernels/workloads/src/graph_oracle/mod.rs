@@ -326,7 +326,7 @@ fn answers(
     }
     let mut answers = Tensors::new();
     for ((name, exact), noisy) in names.into_iter().zip(exact).zip(noisy) {
-        let spread = Spread::from_probes(exact.shape(), &check::as_f64(&exact), &noisy);
+        let spread = Spread::from_probes(Dtype::F32, exact.shape(), &check::as_f64(&exact), &noisy);
         answers.insert(name_of(&name), spread.into_tensor());
         answers.insert(name, exact);
     }

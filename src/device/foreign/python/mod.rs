@@ -243,6 +243,11 @@ impl ForeignRunner for Python {
         }
     }
 
+    fn load(&mut self, foreign: &Foreign) {
+        // What fails does so again when the program is prepared.
+        let _ = self.load_library(foreign);
+    }
+
     fn prepare(
         &mut self,
         _program: &Program,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sweeper_program::{Foreign, Tensors};
 
@@ -27,24 +28,33 @@ pub const TEXTS: [&str; 10] = [
 ];
 
 impl Python {
-    /// Starts the interpreter of a function, if need be, and imports the library of its arrays,
-    /// which is no part of the time that a call may take.
+    /// Starts the interpreter of a function, if need be.
     ///
     /// # Errors
-    /// An interpreter or a library that is not there.
-    pub fn load(&mut self, function: &Foreign) -> Result<(), DeviceError> {
+    /// An interpreter that is not there.
+    pub fn start(&mut self, function: &Foreign) -> Result<Value, DeviceError> {
         let request: Value = serde_json::from_str(&function.request)
             .map_err(|error| DeviceError::Launch(error.to_string()))?;
         self.open(&interpreter_of(&request), None)?;
-        let request = json!({ "do": "load", "arrays": request["arrays"] });
-        self.ask_within(None, &request, self.limit.max(LOADING_LIMIT))
-            .map(drop)
+        Ok(request)
     }
 
-    /// The right outputs of a reference, for inputs of the types that the problem has. Beside them
-    /// there are `noise sums of NAME` (of PyTorch, by `child/reference.py`) or `probe K of NAME`
-    /// (of other libraries, by `child/probes.py`), what rounding does to an output, and `own error
-    /// of NAME`.
+    /// Imports the library of a function's arrays, which is no part of the time that a call may
+    /// take. Yields the request that calls the function.
+    ///
+    /// # Errors
+    /// An interpreter or a library that is not there.
+    pub(super) fn load_library(&mut self, function: &Foreign) -> Result<Value, DeviceError> {
+        let request = self.start(function)?;
+        let load = json!({ "do": "load", "arrays": request["arrays"] });
+        self.ask_within(None, &load, self.limit.max(LOADING_LIMIT))?;
+        Ok(request)
+    }
+
+    /// The right outputs of a reference, for inputs of the types that the problem has, unless they
+    /// are to be kept in the interpreter. Beside them there are `noise sums of NAME` (of PyTorch, by
+    /// `child/reference.py`) or `probe K of NAME` (of other libraries, by `child/probes.py`), what
+    /// rounding does to an output, and `own error of NAME`.
     ///
     /// # Errors
     /// A function that fails, takes too long, or returns other tensors than the problem has.
@@ -52,16 +62,67 @@ impl Python {
         &mut self,
         function: &Foreign,
         inputs: &Tensors,
+        kept: Option<&KeptAnswer>,
     ) -> Result<Tensors, DeviceError> {
-        self.load(function)?;
-        let mut request: Value = serde_json::from_str(&function.request)
-            .map_err(|error| DeviceError::Launch(error.to_string()))?;
-        let given = SharedFile::of_tensors("sweeper-inputs", inputs).map_err(of_system)?;
-        let answer = SharedFile::new("sweeper-answer").map_err(of_system)?;
+        let mut request = self.load_library(function)?;
         request["do"] = json!("answer");
+        request["keep"] = json!(kept);
+        self.ask_with_tensors(request, inputs)
+    }
+
+    /// For each output of a kept answer's problem, sums over its errors
+    /// ([`sweeper_program::spread::name_of_error_sums`]).
+    ///
+    /// # Errors
+    /// An interpreter that has no such answer: it has ended since.
+    pub fn compare(
+        &mut self,
+        kept: &KeptAnswer,
+        outputs: &Tensors,
+    ) -> Result<Tensors, DeviceError> {
+        let request = json!({ "do": "compare", "keep": kept });
+        self.ask_with_tensors(request, outputs)
+    }
+
+    /// Lets all kept answers go.
+    ///
+    /// # Errors
+    /// An interpreter that has ended.
+    pub fn forget(&mut self) -> Result<(), DeviceError> {
+        self.ask(None, &json!({ "do": "forget" })).map(drop)
+    }
+
+    /// The tensors that a request about others yields.
+    fn ask_with_tensors(
+        &mut self,
+        mut request: Value,
+        tensors: &Tensors,
+    ) -> Result<Tensors, DeviceError> {
+        let given = SharedFile::of_tensors("sweeper-given", tensors).map_err(of_system)?;
+        let answer = SharedFile::new("sweeper-answer").map_err(of_system)?;
         request["file"] = json!(given.path());
         request["results"] = json!(answer.path());
         self.ask(None, &request)?;
         answer.tensors().map_err(of_system)
     }
+}
+
+/// An answer that stays in the interpreter which computed it, for outputs to be compared there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeptAnswer {
+    /// The problem: answers of others go when one of this is kept.
+    pub problem: String,
+    /// What it is the answer for: it takes the place of the one before.
+    pub slot: Slot,
+}
+
+/// Inputs of a problem.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Slot {
+    /// The published ones.
+    Published,
+    /// The first ones of an audit.
+    Audit,
+    /// Further ones of an audit.
+    FurtherAudit,
 }

@@ -1,14 +1,14 @@
 //! Files without a name, in memory, which another process of this user opens by this one's number.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapMut};
 use rustix::fs::{MemfdFlags, memfd_create};
 use safetensors::tensor::SafeTensors;
-use sweeper_program::Tensors;
+use sweeper_program::{Tensors, tensor};
 
 use crate::tensor_file;
 
@@ -43,10 +43,20 @@ impl SharedFile {
     ///
     /// # Errors
     /// The system's.
+    #[expect(unsafe_code, reason = "a mapping of a file")]
     pub(super) fn of_tensors(name: &str, tensors: &Tensors) -> io::Result<Self> {
-        let mut shared = SharedFile::new(name)?;
-        let bytes = tensor_file::to_file(tensors).map_err(io::Error::other)?;
-        shared.file.write_all(&bytes)?;
+        let (head, elements) = tensor_file::layout(tensors).map_err(io::Error::other)?;
+        let parts = || std::iter::once(&*head).chain(elements.iter().copied());
+        let length: usize = parts().map(<[u8]>::len).sum();
+        let shared = SharedFile::of_bytes(name, length as u64)?;
+        // SAFETY: no other process has been told of the file.
+        let mut mapped = unsafe { MmapMut::map_mut(&shared.file) }?;
+        let mut rest = &mut mapped[..];
+        for part in parts() {
+            let (to, others) = rest.split_at_mut(part.len());
+            tensor::copy(to, part);
+            rest = others;
+        }
         Ok(shared)
     }
 

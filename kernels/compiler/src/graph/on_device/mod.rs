@@ -36,7 +36,7 @@ pub struct Wanted {
 }
 
 /// The program that computes `wanted` and, from `probes` evaluations that round (an even number),
-/// the sums from which [`spread::finish`] makes their spreads; with the program's results, all of
+/// the sums from which [`spread::finish_sums`] makes their spreads; with the program's results, all of
 /// f64. `None` where a tensor has more than [`MAX_RANK`]
 /// dimensions, or a result has whole numbers.
 pub fn program(

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::sizes::{Semiring, Sizes};
 use sweeper_program::check;
 use sweeper_program::spread::{Spread, name_of};
-use sweeper_program::tensor::{Tensor, Tensors};
+use sweeper_program::tensor::{Dtype, Tensor, Tensors};
 use sweeper_program::workload::Phase;
 
 pub(super) mod cuda;
@@ -88,7 +88,7 @@ fn assemble(
                 .collect()
         };
         let probes: Vec<Vec<f64>> = (0..LANES).map(probe).collect();
-        let spread = Spread::from_probes(&[sizes.b], &values, &probes);
+        let spread = Spread::from_probes(Dtype::F32, &[sizes.b], &values, &probes);
         outputs.insert(name_of(name), spread.into_tensor());
         if phase != Phase::Backward {
             outputs.insert(name.to_owned(), Tensor::f64([sizes.b], values));
@@ -102,7 +102,7 @@ fn assemble(
         for (spec, gradient) in sizes.score_specs("grad_").into_iter().zip(gradients) {
             let Gradient { values, probes } = gradient;
             if sizes.semiring != Semiring::Max {
-                let spread = Spread::from_probes(&spec.shape, &values, &probes);
+                let spread = Spread::from_probes(Dtype::F32, &spec.shape, &values, &probes);
                 outputs.insert(name_of(&spec.name), spread.into_tensor());
             }
             outputs.insert(spec.name, Tensor::f64(spec.shape, values));

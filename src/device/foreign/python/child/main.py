@@ -177,17 +177,36 @@ class Server:
         if request["arrays"] == "torch":
             from . import reference
 
-            frameworks = {"cpu": self.framework("torch")}
-            if self.has_gpu and self.gpu() is not None:
-                frameworks["cuda"] = self.gpu()
-                frameworks["cpu"].makes_on = "cuda"
-            found = reference.answer(request, frameworks, inputs)
+            found = reference.answer(request, self.of_torch(), inputs)
         else:
             from . import probes
 
             found = probes.answer(request, self.framework(request["arrays"]), inputs)
         tensors.write(request["results"], found)
         gc.collect()
+        return {}
+
+    def of_torch(self):
+        """PyTorch on the processors that references may use."""
+        frameworks = {"cpu": self.framework("torch")}
+        if self.has_gpu and self.gpu() is not None:
+            frameworks["cuda"] = self.gpu()
+            frameworks["cpu"].makes_on = "cuda"
+        return frameworks
+
+    def compare(self, request):
+        """How far outputs are from an answer that was kept."""
+        from . import reference
+
+        outputs = tensors.read(request["file"])
+        tensors.write(request["results"], reference.compare(request, self.of_torch(), outputs))
+        return {}
+
+    def forget(self, request):
+        """Lets kept answers go."""
+        from . import reference
+
+        reference.forget(self.of_torch())
         return {}
 
     def generate(self, request):

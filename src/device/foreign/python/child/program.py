@@ -221,7 +221,8 @@ class Program:
             found[name] = self.framework.plain(array)
         return found
 
-    def bits(self, name, array):
+    def refuse_others(self, name, array):
+        """Refuses an array of another type or shape than an output has."""
         output = self.outputs[name]
         dtype = self.framework.dtype(array)
         if dtype not in self.framework.accepted(output["dtype"]):
@@ -229,6 +230,10 @@ class Program:
         shape = list(array.shape)
         if not are_one_shape(shape, output["shape"]):
             raise faults.Refused("wrong", f"`{name}` has shape {shape}, and not {output['shape']}")
+
+    def bits(self, name, array):
+        self.refuse_others(name, array)
+        output = self.outputs[name]
         tensor = self.framework.bits(array, output["dtype"])
         tensor.array = tensor.array.reshape(output["shape"])
         return tensor

@@ -39,11 +39,19 @@ NEAR = 1e-2
 # Formats of less are judged so far from their answers that f64 has room for noise.
 EXACT = "f64"
 
+# Answers that stay here, where they were computed: by problem, slot and name.
+KEPT = {}
+
+# They stay on a GPU if they take no more than this part of its free memory: what is measured needs some.
+KEPT_SHARE = 0.25
+
 
 def answer(request, frameworks, inputs):
-    """Tensors by name: right outputs, `noise sums of` each real one, and `own error of` it where it could be
-    evaluated in the judged format."""
+    """Tensors by name: right outputs, unless they are kept here; `noise sums of` each real one, and `own error of`
+    it where it could be evaluated in the judged format."""
     found = None
+    if request.get("keep"):
+        forget(frameworks, **request["keep"])
     if "cuda" in frameworks:
         try:
             found = on_gpu(request, frameworks, inputs)
@@ -56,6 +64,29 @@ def answer(request, frameworks, inputs):
         torch.cuda.empty_cache()
     if found is None:
         found = Evaluation(request, frameworks["cpu"], inputs).all()
+    return found
+
+
+def forget(frameworks, problem=None, slot=None):
+    """Lets kept answers go, but those of a problem in other slots."""
+    for held in [held for held in KEPT if held != problem]:
+        del KEPT[held]
+    KEPT.get(problem, {}).pop(slot, None)
+    gc.collect()
+    if "cuda" in frameworks:
+        torch.cuda.empty_cache()
+
+
+def compare(request, frameworks, outputs):
+    """`error sums of` each output of a problem, by the answer that was kept here."""
+    keep = request["keep"]
+    answers = KEPT.get(keep["problem"], {}).get(keep["slot"])
+    if answers is None:
+        raise faults.Refused("error", "the interpreter that had its answer has ended")
+    found = {}
+    for name, answer in answers.items():
+        output = frameworks[answer.device.type].of(outputs[name])
+        found[f"error sums of {name}"] = numbers(spread.error_sums(answer, output))
     return found
 
 
@@ -103,10 +134,12 @@ class Evaluation:
         own = self.own_outputs()
         before = self.versions()
         self.answers = self.kept(self.evaluate(rounding.Widened(self.dtype)))
+        for name, held in self.answers.items():
+            self.program.refuse_others(name, held)
         changed = [name for name, version in self.versions().items() if before[name] != version]
         if changed:
             raise faults.Refused("error", f"it overwrote the input `{changed[0]}`")
-        found = {name: self.program.bits(name, held) for name, held in self.answers.items()}
+        found = {}
         for name, held in self.real_answers().items():
             if name in own:
                 self.own_errors[name] = spread.rms(own.pop(name).double().reshape(held.shape).sub_(held))
@@ -117,7 +150,21 @@ class Evaluation:
             # As bytes of UTF-8: an answer has nothing but tensors.
             text = ", ".join(f"{name} ({count})" for name, count in sorted(self.unknown.items()))
             found["operations without a model"] = Tensor("u8", numpy.frombuffer(text.encode(), numpy.uint8))
+        if self.request.get("keep"):
+            self.keep(**self.request["keep"])
+        else:
+            found.update({name: self.program.bits(name, held) for name, held in self.answers.items()})
         return found
+
+    def keep(self, problem, slot):
+        """Keeps the answers for `compare`."""
+        held = self.answers
+        if self.framework.device == "cuda":
+            free, _ = torch.cuda.mem_get_info()
+            if 8 * sum(one.numel() for one in held.values()) > KEPT_SHARE * free:
+                held = {name: one.cpu() for name, one in held.items()}
+        KEPT.setdefault(problem, {})[slot] = {
+            name: one.reshape(self.program.outputs[name]["shape"]) for name, one in held.items()}
 
     def real_answers(self):
         return {name: held for name, held in self.answers.items() if held.is_floating_point()}
@@ -166,7 +213,7 @@ class Evaluation:
     def sums(self, name, noises):
         u, least = rounding.FORMATS[self.dtype]
         answer = self.answers[name]
-        held = spread.sums(answer, noises, rounding.RMS * u * least)
+        held = spread.sums(answer, noises, self.framework.dtypes[self.dtype], rounding.RMS * u * least)
         self.sizes[name] = spread.mean_square(held, answer.numel()) ** 0.5
         return numbers(held)
 

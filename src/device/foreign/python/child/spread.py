@@ -1,5 +1,6 @@
-"""How far rounding may take an output from its answer: sums over noise, which is what `rounding` makes of the
-answer less the answer. What follows from them does so where outputs are judged."""
+"""How far rounding may take an output from its answer, and how far a result is: sums over noise, which is what
+`rounding` makes of the answer less the answer, and over errors. What follows from them does so where outputs
+are judged."""
 
 import torch
 
@@ -10,59 +11,84 @@ LONGEST_AXIS = 65536
 PIECE = 1 << 24
 
 
-def sums(answer, noises, least):
+class SliceSums:
+    """Sums of a number that each element of a tensor has, in f64: over all of them, and for each index of each
+    axis that is neither too long nor has an element alone for each index."""
+
+    def __init__(self, tensor):
+        def zeros(shape):
+            return torch.zeros(shape, dtype=torch.float64, device=tensor.device)
+
+        self.elements = tensor.numel()
+        self.whole = zeros(())
+        self.axes = {axis: zeros(extent) for axis, extent in enumerate(tensor.shape)
+                     if 2 <= extent <= LONGEST_AXIS and tensor.numel() >= 2 * extent}
+
+    def add(self, held, piece):
+        """Adds the numbers of a piece of the tensor."""
+        along, start, length = piece
+        self.whole += held.sum()
+        for axis, sums in self.axes.items():
+            others = [other for other in range(held.dim()) if other != axis]
+            part = held.sum(others) if others else held
+            if axis == along:
+                sums[start : start + length] += part
+            else:
+                sums += part
+
+    def numbers(self, least=0.0):
+        """All sums, as numbers: where one is not zero, with the square of `least` for each of its elements."""
+        found = []
+        for held in (self.whole.reshape(-1), *self.axes.values()):
+            more = least * least * self.elements / held.numel()
+            found += torch.where(held > 0.0, held + more, held).tolist()
+        return found
+
+
+def sums(answer, noises, dtype, least):
     """For each evaluation the squares of its noise, over the whole tensor and for each index of each axis, and
     its noise times the answer; for each second one products with the one before. At the end the answer's
-    squares. `noises` are an even number of tensors; `least` is the rms of the rounding of the least numbers of
-    the format, which elements with noise have besides."""
-    axes = [axis for axis, extent in enumerate(answer.shape)
-            if 2 <= extent <= LONGEST_AXIS and answer.numel() >= 2 * extent]
+    squares. `noises` are an even number of tensors; what `dtype` can't hold has no noise; `least` is the rms of
+    the rounding of its least numbers, which elements with noise have besides."""
     found, size = [], 0.0
-    for one, two in zip(noises[::2], noises[1::2]):
-        total, by_axis = sums_of_pair(answer, one, two, axes)
-        size = float(total["aa"])
-        for name, along in (("one", "a"), ("two", "b"), ("both", None)):
-            for held in (total, *by_axis.values()):
-                found += floored(held[name], answer.numel(), least * least if along else 0.0)
-            found += [float(total[along])] if along else []
+    for pair in zip(noises[::2], noises[1::2]):
+        one, two, both = (SliceSums(answer) for _ in range(3))
+        along, size = [0.0, 0.0], 0.0
+        for piece in pieces(answer):
+            a, d, e = (part(held, piece).double() for held in (answer, *pair))
+            finite = torch.isfinite(a.to(dtype))
+            a, d, e = (torch.where(finite, held, 0.0).nan_to_num_(0.0, 0.0, 0.0) for held in (a, d, e))
+            along = [along[0] + float((a * d).sum()), along[1] + float((a * e).sum())]
+            size += float((a * a).sum())
+            for held, product in ((one, d * d), (two, e * e), (both, d * e)):
+                held.add(product, piece)
+        found += [*one.numbers(least), along[0], *two.numbers(least), along[1], *both.numbers()]
     return [*found, size]
 
 
-def floored(held, elements, least):
-    """Sums of squares over so many elements of all slices together, as numbers."""
-    held = held.reshape(-1)
-    return torch.where(held > 0.0, held + least * elements / held.numel(), held).tolist()
+def error_sums(answer, output):
+    """How many elements are wrong because they are not finite or should not be; the error times the answer; the
+    squares of errors and those of the answer, over the whole tensor and for each index of each axis. What the
+    output's type can't hold is infinite there, and has no other error."""
+    errors, sizes = SliceSums(answer), SliceSums(answer)
+    wrong = along = 0.0
+    for piece in pieces(answer):
+        a, out = part(answer, piece), part(output, piece)
+        rounded = a.to(out.dtype)
+        finite = torch.isfinite(rounded)
+        alike = torch.where(finite, torch.isfinite(out), (out == rounded) | (out.isnan() & rounded.isnan()))
+        wrong += float((~alike).sum())
+        error = torch.where(finite, out.double() - a, 0.0)
+        a = torch.where(finite, a, 0.0)
+        along += float((error * a).sum())
+        errors.add(error * error, piece)
+        sizes.add(a * a, piece)
+    return [wrong, along, *errors.numbers(), *sizes.numbers()]
 
 
 def mean_square(held, elements):
     """That of the whole tensor's noise, by the sums of its first evaluation."""
     return held[0] / max(1, elements)
-
-
-def sums_of_pair(answer, one, two, axes):
-    """The sums of a pair of evaluations: of squares of each, of products of both, of noise times answer, and
-    of the answer's squares; over all elements, and some for each index of axes."""
-    names = ("one", "two", "both")
-    total = {name: torch.zeros((), dtype=torch.float64, device=answer.device) for name in (*names, "a", "b", "aa")}
-    axes = {axis: {name: torch.zeros(answer.shape[axis], dtype=torch.float64, device=answer.device)
-                   for name in names} for axis in axes}
-    for axis, start, length in pieces(answer):
-        a, d, e = (held.narrow(axis, start, length) if held.dim() else held for held in (answer, one, two))
-        finite = torch.isfinite(a)
-        a, d, e = (torch.where(finite, held.double(), 0.0).nan_to_num_(0.0, 0.0, 0.0) for held in (a, d, e))
-        total["a"] += (a * d).sum()
-        total["b"] += (a * e).sum()
-        total["aa"] += (a * a).sum()
-        for name, held in zip(names, (d * d, e * e, d * e)):
-            total[name] += held.sum()
-            for at, sums in axes.items():
-                others = [other for other in range(held.dim()) if other != at]
-                part = held.sum(others) if others else held
-                if at == axis:
-                    sums[name][start : start + length] += part
-                else:
-                    sums[name] += part
-    return total, axes
 
 
 def pieces(tensor):
@@ -77,11 +103,16 @@ def pieces(tensor):
         yield axis, start, min(step, extent - start)
 
 
+def part(tensor, piece):
+    """A piece of a tensor."""
+    return tensor.narrow(*piece) if tensor.dim() else tensor
+
+
 def rms(tensor):
     """The root of the mean square of finite elements."""
     total, count = 0.0, 0.0
-    for axis, start, length in pieces(tensor):
-        held = tensor.narrow(axis, start, length) if tensor.dim() else tensor
+    for piece in pieces(tensor):
+        held = part(tensor, piece)
         finite = torch.isfinite(held)
         total += float(torch.where(finite, held, 0.0).double().square_().sum())
         count += float(finite.sum())
