@@ -11,6 +11,8 @@ use sweeper_program::{
     Dtype, Element, Foreign, Phase, Runner, Tensor, Tensors, Value, with_element_type,
 };
 
+use sweeper_workloads::showing::make_rows;
+
 use super::check::{ExpectedFile, FileReference, Reference, Tolerance};
 use super::declaration::{Initial, ProblemDeclaration, TensorDeclaration};
 use super::fill::Filler;
@@ -198,6 +200,31 @@ impl Definition {
             (spec.name.clone(), Tensor::new(spec.shape.clone(), data))
         });
         tensors.collect()
+    }
+
+    /// Inputs that show mistakes, where it is known what rounding does to them: the first that is
+    /// normal numbers, of rows if there is such a one, has rows of all kinds.
+    pub(super) fn showing(&self, sizes: &Sizes, key: &InputKey) -> Option<Tensors> {
+        let is_judged = sizes.outputs.iter().all(|spec| self.has_spread(spec));
+        let inputs = sizes.inputs.iter().zip(&self.fills);
+        let normal = inputs.filter(|(spec, fill)| spec.dtype.is_real() && fill.is_normal());
+        let normal: Vec<&TensorSpec> = normal.map(|(spec, _)| spec).collect();
+        let mut of_rows = normal.iter().filter(|spec| spec.shape.len() > 1);
+        let spec = of_rows.next().or(normal.first())?;
+        if !is_judged || self.inputs_from.is_some() {
+            return None;
+        }
+        let mut inputs = self.generate(sizes, &key.other("showing"));
+        let plain = as_f64(inputs.get(&spec.name)?);
+        let mut values: Vec<f32> = plain.iter().map(|&value| value as f32).collect();
+        make_rows(&mut values, &spec.shape, &key.stream("showing"));
+        let data = with_element_type!(spec.dtype, T => {
+            let elements = values.iter().map(|&value| T::from_f64(value.into()));
+            Element::data(elements.collect::<Vec<T>>())
+        });
+        let shown = Tensor::new(spec.shape.clone(), data);
+        inputs.insert(spec.name.clone(), shown);
+        Some(inputs)
     }
 
     /// The call of the function that makes the inputs, if there is one.

@@ -27,6 +27,11 @@ impl Filler {
         })
     }
 
+    /// Whether elements are normal numbers: others may be all that a problem is defined for.
+    pub(super) fn is_normal(&self) -> bool {
+        matches!(self, Filler::Plain(Fill::Normal(..)))
+    }
+
     /// The elements of a tensor with `len` elements in rows of `row`; `parameters` are the
     /// problem's, as numbers.
     pub(super) fn data(

@@ -59,6 +59,10 @@ impl Problem for Own {
         self.definition.generate(&self.sizes, key)
     }
 
+    fn showing(&self, key: &InputKey) -> Option<Tensors> {
+        self.definition.showing(&self.sizes, key)
+    }
+
     fn foreign_inputs(&self, seed: u32) -> Option<Foreign> {
         self.definition
             .foreign_inputs(&self.sizes, self.dtype, seed)

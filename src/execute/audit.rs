@@ -25,7 +25,7 @@ use super::foreign_oracle;
 use super::judge::Judge;
 use super::protocol::{Block, BlockPoint};
 use super::tensors;
-use super::verify::{ProblemInstance, Verdict};
+use super::verify::{ON_SHOWING, ProblemInstance, Verdict};
 use crate::device::foreign::python::reference::Slot;
 use crate::device::{Device, DeviceError, Prepared, memory};
 use crate::row::outcome::{Checked, Status};
@@ -74,6 +74,8 @@ struct Other {
     inputs: Tensors,
     /// Where their answer is kept, if it stays where it is computed.
     slot: Slot,
+    /// They show mistakes.
+    are_showing: bool,
     /// The oracle's answer, once it was asked, where it takes no longer than [`MOST_ORACLE_S`].
     expected: OnceCell<Option<Tensors>>,
 }
@@ -129,6 +131,13 @@ impl Audit {
         if let Some(first) = self.first.borrow().as_ref().filter(|_| number == 0) {
             return Ok(Rc::clone(first));
         }
+        if number == 0
+            && let Some(other) = audited.other_showing()
+        {
+            let other = Rc::new(other);
+            *self.first.borrow_mut() = Some(Rc::clone(&other));
+            return Ok(other);
+        }
         let problem = audited.instance.problem.as_ref();
         let key = key(audited.block, &format!("audit {number}"));
         let mut maker = self.maker.borrow_mut();
@@ -140,6 +149,7 @@ impl Audit {
                 0 => Slot::Audit,
                 _ => Slot::FurtherAudit,
             },
+            are_showing: false,
             expected: OnceCell::new(),
         });
         if number == 0 {
@@ -324,6 +334,28 @@ impl Audited<'_> {
         }
     }
 
+    /// Inputs that show mistakes, with the answer of a reference in Python that stands them: not of
+    /// one that overflows in the judged format.
+    fn other_showing(&self) -> Option<Other> {
+        let problem = self.instance.problem.as_ref();
+        if self.judge.is_some() || self.showing.is_some() || !self.block.settings.verify {
+            return None;
+        }
+        let function = problem.foreign_oracle()?;
+        let inputs = problem.showing(&InputKey(self.block.problem))?;
+        let slot = Slot::Audit;
+        let found = foreign_oracle::computed(self.block, problem, &function, &inputs, slot);
+        let expected = found
+            .ok()
+            .filter(|found| !foreign_oracle::overflows(found))?;
+        Some(Other {
+            inputs,
+            slot,
+            are_showing: true,
+            expected: OnceCell::from(Some(expected)),
+        })
+    }
+
     /// The right outputs for other inputs, where the oracle has an answer in time.
     fn expected(&self, inputs: &Tensors, slot: Slot) -> Option<Tensors> {
         if !self.block.settings.verify {
@@ -405,8 +437,11 @@ impl Other {
             }
             _ => Verdict::UNCHECKED,
         };
-        let complaint = verdict.complaint;
-        Ok(complaint.map(|reason| format!("{reason}, for inputs that it had not seen")))
+        let of = match self.are_showing {
+            true => ON_SHOWING,
+            false => "for inputs that it had not seen",
+        };
+        Ok(verdict.complaint.map(|reason| format!("{reason}, {of}")))
     }
 }
 

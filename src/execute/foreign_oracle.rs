@@ -38,6 +38,9 @@ struct References {
 /// rounding does not know: their names, as text.
 pub(super) const UNMODELLED: &str = "operations without a model";
 
+/// The name of a tensor beside right outputs where the reference's own are not finite.
+const OVERFLOWS: &str = "overflows";
+
 /// The name of a tensor in the place of right outputs that were kept where they were computed: a
 /// [`KeptAnswer`], as text.
 const KEPT_IN: &str = "kept in";
@@ -147,6 +150,11 @@ pub(super) fn computed(
         found.insert(KEPT_IN.to_owned(), text);
     }
     Ok(found)
+}
+
+/// Whether a reference has results that are not finite in the judged format, and are in f64.
+pub(super) fn overflows(found: &Tensors) -> bool {
+    found.contains_key(OVERFLOWS)
 }
 
 /// The answer that stays in its interpreter, as its tensor among right outputs tells it.

@@ -28,7 +28,7 @@ pub struct ProblemInstance {
 }
 
 /// Where outputs were wrong that are right for the published inputs.
-const ON_SHOWING: &str = "on inputs that show mistakes";
+pub(super) const ON_SHOWING: &str = "on inputs that show mistakes";
 
 /// The judgement of a program's outputs.
 #[derive(Clone, Debug)]

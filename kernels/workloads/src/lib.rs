@@ -19,7 +19,7 @@ pub mod ops;
 pub mod patterns;
 pub mod registry;
 pub mod semicrf;
-mod showing;
+pub mod showing;
 mod spread;
 #[cfg(test)]
 mod streams;

@@ -74,6 +74,21 @@ pub(crate) fn make_kinds(
     }
 }
 
+/// Makes rows of all kinds along the last axis of a tensor, or of parts of it where that is its
+/// only one.
+pub fn make_rows(values: &mut [f32], shape: &[usize], stream: &Stream) {
+    match shape {
+        [] => {}
+        [len] => make_kinds(values, (len / KINDS).max(1), |row| row, stream),
+        [outer @ .., columns] => {
+            let rows = outer.last().copied().unwrap_or(1);
+            let batch = outer.iter().product::<usize>() / rows;
+            let kind = |row: usize| kind_of_row(row, batch, rows);
+            make_kinds(values, *columns, kind, stream);
+        }
+    }
+}
+
 /// The kind of a row of a tensor (batch, sequence, ..): one for all rows with an index along an
 /// axis that is long enough, so that kinds do not hide each other there.
 pub(crate) fn kind_of_row(row: usize, batch: usize, sequence: usize) -> usize {

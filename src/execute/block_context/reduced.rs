@@ -62,6 +62,7 @@ impl BlockContext<'_> {
         let keys = order.iter().filter_map(|&at| point.kernels.get(at));
         let artifacts: Vec<Artifact> = keys.filter_map(|key| artifacts.get(key).cloned()).collect();
         let specs = other.problem.outputs(point.phase);
+        let is_users = program.has_kernels_of_the_user();
         let run = || {
             let prepared = device.prepare(Job {
                 program,
@@ -70,7 +71,12 @@ impl BlockContext<'_> {
             })?;
             device.poison(prepared)?;
             device.sample(prepared, 1)?;
-            device.results(prepared, &specs)
+            let outputs = device.results(prepared, &specs)?;
+            if is_users {
+                // It may have overwritten what others read.
+                device.restore_inputs(&other.inputs)?;
+            }
+            Ok(outputs)
         };
         let judge = |outputs: Tensors| other.judge(&outputs, point, Checked::Reduced);
         Ok(run().and_then(judge))

@@ -291,6 +291,25 @@ fn a_reference_of_pytorch_says_what_rounding_does() {
 }
 
 #[test]
+fn functions_run_on_inputs_that_show_mistakes_if_their_reference_stands_them() {
+    if !has_package("torch", "torch") {
+        return;
+    }
+    let (stable, naive) = ("F.softplus(x)", "torch.log(1 + torch.exp(x))");
+    let candidates = [("stable", stable), ("naive", naive)];
+    let [right, wrong] = by_torch(stable, &candidates).try_into().unwrap();
+    assert_eq!(right[0], "ok", "{right:?}");
+    assert_eq!(wrong[0], "wrong", "{wrong:?}");
+    assert!(
+        wrong[1].ends_with("on inputs that show mistakes"),
+        "{wrong:?}"
+    );
+    for found in by_torch(naive, &candidates) {
+        assert_eq!(found[0], "ok", "{found:?}");
+    }
+}
+
+#[test]
 fn a_right_value_below_rounding_is_no_error_of_the_check() {
     if !has_package("torch", "torch") {
         return;

@@ -9,7 +9,7 @@
 pub mod precision;
 
 use crate::graph_problem::{Built, Computation, expect};
-use crate::showing::{kind_of_row, make_kinds};
+use crate::showing::make_rows;
 use crate::spread;
 use sweeper_compiler::fuse::{self, Policy, Request};
 use sweeper_compiler::graph::on_device::{self, Wanted};
@@ -149,11 +149,7 @@ impl<E: Evaluated> Computation for E {
     fn showing(&self, mut inputs: Tensors, key: &InputKey) -> Option<Tensors> {
         let tensor = inputs.get_mut(self.shown_input()?)?;
         let shape = tensor.shape().to_vec();
-        let (&columns, outer) = shape.split_last()?;
-        let rows = outer.last().copied().unwrap_or(1);
-        let batch = outer.iter().product::<usize>() / rows;
-        let kind = |row: usize| kind_of_row(row, batch, rows);
-        make_kinds(tensor.as_f32_mut()?, columns, kind, &key.stream("showing"));
+        make_rows(tensor.as_f32_mut()?, &shape, &key.stream("showing"));
         Some(inputs)
     }
 

@@ -35,7 +35,8 @@ class Lost(Exception):
 
 def answer(request, framework, inputs):
     """Tensors by name: right outputs, and where a tolerance follows from rounding, `probe K of` each real one
-    with noise, and `own error of` it where it could be evaluated in the judged format."""
+    with noise, and `own error of` it where it could be evaluated in the judged format; `overflows` where an
+    output was not finite there."""
     inputs = {name: widened(tensor) for name, tensor in inputs.items()}
     kind = {"numpy": OfNumPy, "jax": OfJax}.get(request["arrays"], Plain)
     try:
@@ -48,7 +49,9 @@ def answer(request, framework, inputs):
     answers = {name: held.array for name, held in found.items() if held.dtype in REAL}
     if not request["with_spread"]:
         return found
-    own = own_errors(request, framework, inputs, answers)
+    own, overflows = own_errors(request, framework, inputs, answers)
+    if overflows:
+        found["overflows"] = Tensor("f64", numpy.array([1.0]))
     found.update({f"own error of {name}": Tensor("f64", numpy.array([held])) for name, held in own.items()})
     unknown = {}
     try:
@@ -109,10 +112,11 @@ def evaluations(answers, evaluate):
 
 
 def own_errors(request, framework, inputs, answers):
-    """How far the outputs of the function as it is are off, in the judged format; none where it has none."""
+    """How far the outputs of the function as it is are off, in the judged format, and whether some are not finite
+    where they could be; none where it has none."""
     dtype = request["judged"]
     if dtype == "f64" or dtype == "bf16" and request["arrays"] == "numpy":
-        return {}
+        return {}, False
     outputs = [{**held, "dtype": dtype} if held["dtype"] in REAL else held for held in request["outputs"]]
     try:
         function = Plain({**request, "outputs": outputs}, framework)
@@ -121,11 +125,13 @@ def own_errors(request, framework, inputs, answers):
         types = {name: framework.dtype(array) for name, array in found.items()}
         errors = {name: widened(framework.bits(found[name], types[name])).array.reshape(held.shape) - held
                   for name, held in answers.items()}
-        return {name: rms(error[numpy.isfinite(error)]) for name, error in errors.items()}
+        most = {"f16": 65504.0}.get(dtype, float(numpy.finfo(numpy.float32).max))
+        overflows = any((numpy.abs(answers[name]) < most)[~numpy.isfinite(error)].any() for name, error in errors.items())
+        return {name: rms(error[numpy.isfinite(error)]) for name, error in errors.items()}, overflows
     except Exception as error:
         # Not every function takes every format.
         error.__traceback__ = None
-        return {}
+        return {}, False
 
 
 class Plain:

@@ -48,7 +48,7 @@ KEPT_SHARE = 0.25
 
 def answer(request, frameworks, inputs):
     """Tensors by name: right outputs, unless they are kept here; `noise sums of` each real one, and `own error of`
-    it where it could be evaluated in the judged format."""
+    it where it could be evaluated in the judged format; `overflows` where an output was not finite there."""
     found = None
     if request.get("keep"):
         forget(frameworks, **request["keep"])
@@ -120,6 +120,7 @@ class Evaluation:
         self.unknown = {}
         self.answers = {}
         self.own_errors = {}
+        self.overflows = False
         self.sizes = {}
 
     def versions(self):
@@ -142,10 +143,15 @@ class Evaluation:
         found = {}
         for name, held in self.real_answers().items():
             if name in own:
-                self.own_errors[name] = spread.rms(own.pop(name).double().reshape(held.shape).sub_(held))
+                output = own.pop(name).reshape(held.shape)
+                self.overflows |= spread.overflows(held, output)
+                self.own_errors[name] = spread.rms(output.double().sub_(held))
+                del output
                 found[f"own error of {name}"] = numbers([self.own_errors[name]])
         if self.request["with_spread"]:
             found.update({f"noise sums of {name}": held for name, held in self.noise_sums_or_own().items()})
+        if self.overflows:
+            found["overflows"] = numbers([1.0])
         if self.unknown:
             # As bytes of UTF-8: an answer has nothing but tensors.
             text = ", ".join(f"{name} ({count})" for name, count in sorted(self.unknown.items()))
@@ -263,6 +269,9 @@ class Evaluation:
 
     def is_near_own(self):
         """Whether the answer is near to that in the judged format, by which it is judged on a GPU alone."""
+        if self.overflows:
+            return True
+
         def is_near(name, held):
             own = self.own_errors.get(name)
             u, _ = rounding.FORMATS[self.dtype]

@@ -86,6 +86,15 @@ def error_sums(answer, output):
     return [wrong, along, *errors.numbers(), *sizes.numbers()]
 
 
+def overflows(answer, output):
+    """Whether an output is not finite where its type can hold the answer."""
+    def is_lost(piece):
+        can_be = torch.isfinite(part(answer, piece).to(output.dtype))
+        return bool((can_be & ~torch.isfinite(part(output, piece))).any())
+
+    return any(map(is_lost, pieces(answer)))
+
+
 def mean_square(held, elements):
     """That of the whole tensor's noise, by the sums of its first evaluation."""
     return held[0] / max(1, elements)
