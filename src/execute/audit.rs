@@ -25,7 +25,7 @@ use super::foreign_oracle;
 use super::judge::Judge;
 use super::protocol::{Block, BlockPoint};
 use super::tensors;
-use super::verify::{ON_SHOWING, ProblemInstance, Verdict};
+use super::verify::{ProblemInstance, Verdict};
 use crate::device::foreign::python::reference::Slot;
 use crate::device::{Device, DeviceError, Prepared, memory};
 use crate::row::outcome::{Checked, Status};
@@ -196,7 +196,7 @@ impl Audit {
         while !is_of_file && audited.has_room() {
             let pace = match self.found(audited, samples_ns, device)? {
                 Found::Nothing => break,
-                Found::Right => return audited.on_showing(device),
+                Found::Right => return Ok(None),
                 Found::Wrong(reason) => return Ok(Some(reason)),
                 Found::Slow(pace) => pace,
             };
@@ -316,41 +316,25 @@ impl Audited<'_> {
         needed_bytes < memory::available_bytes()
     }
 
-    /// What is wrong with a program's results on inputs that show mistakes, if anything.
-    ///
-    /// # Errors
-    /// A failure of the program other than that there is too little memory.
-    fn on_showing(&self, device: &mut dyn Device) -> Result<Option<String>, DeviceError> {
-        let Some(showing) = self.showing else {
-            return Ok(None);
-        };
-        match device.run_unseen(self.program, &showing.inputs, self.specs) {
-            Ok(Some(run)) => {
-                let verdict = showing.judge(&run.outputs, self.point, Checked::Full)?;
-                Ok(Verdict::UNCHECKED.and_on_showing(verdict).complaint)
-            }
-            Err(error) if !is_oom(&error) => Err(error),
-            _ => Ok(None),
-        }
-    }
-
-    /// Inputs that show mistakes, with the answer of a reference in Python that stands them: not of
-    /// one that overflows in the judged format.
+    /// Inputs that show mistakes, with their answer: if it is that of a reference in Python, one
+    /// that stands them, and does not overflow in the judged format.
     fn other_showing(&self) -> Option<Other> {
-        let problem = self.instance.problem.as_ref();
-        if self.judge.is_some() || self.showing.is_some() || !self.block.settings.verify {
-            return None;
-        }
-        let function = problem.foreign_oracle()?;
-        let inputs = problem.showing(&InputKey(self.block.problem))?;
-        let slot = Slot::Audit;
-        let found = foreign_oracle::computed(self.block, problem, &function, &inputs, slot);
-        let expected = found
-            .ok()
-            .filter(|found| !foreign_oracle::overflows(found))?;
+        let (inputs, expected) = match self.showing {
+            Some(showing) => (showing.inputs.clone(), showing.expected.clone()?),
+            None if self.judge.is_none() && self.block.settings.verify => {
+                let problem = self.instance.problem.as_ref();
+                let function = problem.foreign_oracle()?;
+                let inputs = problem.showing(&InputKey(self.block.problem))?;
+                let slot = Slot::Audit;
+                let found = foreign_oracle::computed(self.block, problem, &function, &inputs, slot);
+                let stands = |found: &Tensors| !foreign_oracle::overflows(found);
+                (inputs, found.ok().filter(stands)?)
+            }
+            None => return None,
+        };
         Some(Other {
             inputs,
-            slot,
+            slot: Slot::Audit,
             are_showing: true,
             expected: OnceCell::from(Some(expected)),
         })
@@ -427,18 +411,13 @@ impl Other {
                 judge.verdict(&self.inputs, outputs, expected, Checked::Full)?
             }
             (None, Some(expected)) => {
-                let problem = audited.instance.problem.as_ref();
-                let found = foreign_oracle::check_by_kept(problem, outputs, expected);
-                let check = found.unwrap_or_else(|| {
-                    Ok(problem.check(&self.inputs, outputs, expected, point.phase))
-                })?;
-                let check = check.with_tolerances_times(point.tolerance_factor);
-                Verdict::of(check, Checked::Full)
+                let given = (&self.inputs, outputs, expected);
+                audited.instance.judge_by(given, point, Checked::Full)?
             }
             _ => Verdict::UNCHECKED,
         };
         let of = match self.are_showing {
-            true => ON_SHOWING,
+            true => "for inputs that it had not seen, and that show mistakes",
             false => "for inputs that it had not seen",
         };
         Ok(verdict.complaint.map(|reason| format!("{reason}, {of}")))

@@ -1,11 +1,9 @@
 //! A block's inputs and the oracle's answer, which the host generates before the device starts. On
 //! GPUs that happens while the device measures the block before.
 
-use std::convert::Infallible;
-
 use sweeper_program::inputs::InputKey;
 use sweeper_program::workload::{AnswerSource, ORACLE_OPERATIONS_PER_SECOND, TensorSpec};
-use sweeper_program::{Parameters, Phase, Problem, Workload};
+use sweeper_program::{Parameters, Phase, Problem, Tensors, Workload};
 use sweeper_workloads::registry;
 
 use super::answers::Answers;
@@ -60,7 +58,10 @@ impl BlockInputs {
     ) -> Result<Self, Outcome> {
         let problem = problem_of(block, declared).map_err(error)?;
         if copies == 0 {
-            return Ok(BlockInputs::whole(ProblemInstance::without_inputs(problem)));
+            return Ok(BlockInputs::whole(ProblemInstance::without_answer(
+                problem,
+                Tensors::new(),
+            )));
         }
         let left_bytes = remaining_bytes(problem.as_ref(), copies, memory::available_bytes())?;
         let mut whole = with_inputs(block, problem)?;
@@ -78,7 +79,9 @@ impl BlockInputs {
                 });
             }
         }
-        let showing = showing().map(|showing| answered_by_host(showing, block, answers));
+        let showing = showing();
+        let phase = covering_phase(block);
+        let showing = showing.map(|it| it.answered(&block.problem, phase, answers));
         Ok(BlockInputs {
             showing,
             ..BlockInputs::with_host_oracle(block, whole, left_bytes, answers)
@@ -110,18 +113,13 @@ impl BlockInputs {
         };
         let (whole, smaller) = match asked {
             Asked::Whole => {
-                let (id, input_digest) = (whole.answer_id(id), whole.input_digest);
-                let answered =
-                    ProblemInstance::with_answer(whole.problem, &id, whole.inputs, phase, answers);
-                let whole = ProblemInstance {
-                    input_digest,
-                    ..answered
-                };
+                let whole = whole.answered(id, phase, answers);
                 (whole, SmallerProblem::Nothing)
             }
             Asked::Reduced(small) => {
                 let inputs = small.generate(&InputKey(*id));
-                let small = ProblemInstance::with_answer(small, id, inputs, phase, answers);
+                let small = ProblemInstance::without_answer(small, inputs);
+                let small = small.answered(id, phase, answers);
                 (whole, SmallerProblem::Reduced(small))
             }
             Asked::None => (whole, SmallerProblem::Nothing),
@@ -235,20 +233,6 @@ fn showing(
     Some(showing)
 }
 
-/// A problem with inputs that show mistakes, with the host's answer.
-pub fn answered_by_host(
-    mut showing: ProblemInstance,
-    block: &Block,
-    answers: &Answers,
-) -> ProblemInstance {
-    let id = showing.answer_id(&block.problem);
-    let (problem, phase) = (showing.problem.as_ref(), covering_phase(block));
-    let oracle = || Ok::<_, Infallible>(problem.oracle(&showing.inputs, phase));
-    let Ok(expected) = answers.of(problem, &id, phase, oracle);
-    showing.expected = Some(expected).filter(|expected| !expected.is_empty());
-    showing
-}
-
 /// The digest, to find its answer by, of inputs that show mistakes: they follow from the problem.
 const SHOWING: &str = "showing";
 
@@ -260,10 +244,8 @@ fn trial(block: &Block, whole: &ProblemInstance, answers: &Answers) -> Option<Pr
     let operations = TRIAL_S * ORACLE_OPERATIONS_PER_SECOND;
     let small = whole.problem.smaller(phase, operations, threads)?;
     let inputs = small.generate(&InputKey(block.problem));
-    let id = &block.problem;
-    Some(ProblemInstance::with_answer(
-        small, id, inputs, phase, answers,
-    ))
+    let small = ProblemInstance::without_answer(small, inputs);
+    Some(small.answered(&block.problem, phase, answers))
 }
 
 /// The outcome of points whose inputs can't be read.

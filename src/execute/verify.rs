@@ -28,7 +28,7 @@ pub struct ProblemInstance {
 }
 
 /// Where outputs were wrong that are right for the published inputs.
-pub(super) const ON_SHOWING: &str = "on inputs that show mistakes";
+const ON_SHOWING: &str = "on inputs that show mistakes";
 
 /// The judgement of a program's outputs.
 #[derive(Clone, Debug)]
@@ -42,38 +42,6 @@ pub struct Verdict {
 }
 
 impl ProblemInstance {
-    /// A problem for a device that computes nothing.
-    pub fn without_inputs(problem: Box<dyn Problem>) -> Self {
-        ProblemInstance {
-            problem,
-            inputs: Tensors::new(),
-            expected: None,
-            input_digest: None,
-            peer: None,
-        }
-    }
-
-    /// Asks the oracle, or takes its answer from the cache. `id` is the identity of the problem, or
-    /// of the larger one that it replaces.
-    pub fn with_answer(
-        problem: Box<dyn Problem>,
-        id: &[u8; 32],
-        inputs: Tensors,
-        phase: Phase,
-        answers: &Answers,
-    ) -> Self {
-        let oracle = || Ok::<_, Infallible>(problem.oracle(&inputs, phase));
-        let Ok(expected) = answers.of(problem.as_ref(), id, phase, oracle);
-        ProblemInstance {
-            problem,
-            inputs,
-            // There is none where nobody knows the right outputs.
-            expected: Some(expected).filter(|expected| !expected.is_empty()),
-            input_digest: None,
-            peer: None,
-        }
-    }
-
     /// A problem whose answer is not known yet.
     pub fn without_answer(problem: Box<dyn Problem>, inputs: Tensors) -> Self {
         ProblemInstance {
@@ -83,6 +51,18 @@ impl ProblemInstance {
             input_digest: None,
             peer: None,
         }
+    }
+
+    /// Asks the oracle, or takes its answer from the cache. `problem` is the identity of the
+    /// problem, or of the larger one that it replaces.
+    #[must_use]
+    pub fn answered(mut self, problem: &[u8; 32], phase: Phase, answers: &Answers) -> Self {
+        let id = self.answer_id(problem);
+        let oracle = || Ok::<_, Infallible>(self.problem.oracle(&self.inputs, phase));
+        let Ok(expected) = answers.of(self.problem.as_ref(), &id, phase, oracle);
+        // There is none where nobody knows the right outputs.
+        self.expected = Some(expected).filter(|expected| !expected.is_empty());
+        self
     }
 
     /// The identity by which a cache has its answer: that of the problem, and of its inputs where
@@ -108,17 +88,29 @@ impl ProblemInstance {
         point: &BlockPoint,
         checked: Checked,
     ) -> Result<Verdict, DeviceError> {
-        let Some(expected) = &self.expected else {
-            return Ok(Verdict::UNCHECKED);
-        };
+        match &self.expected {
+            Some(expected) => self.judge_by((&self.inputs, outputs, expected), point, checked),
+            None => Ok(Verdict::UNCHECKED),
+        }
+    }
+
+    /// As [`judge`](Self::judge), for other inputs, of which `expected` is the answer.
+    ///
+    /// # Errors
+    /// Those of [`judge`](Self::judge).
+    pub fn judge_by(
+        &self,
+        (inputs, outputs, expected): (&Tensors, &Tensors, &Tensors),
+        point: &BlockPoint,
+        checked: Checked,
+    ) -> Result<Verdict, DeviceError> {
         let problem = self.problem.as_ref();
-        let found = foreign_oracle::check_by_kept(problem, outputs, expected);
-        let check = found
-            .unwrap_or_else(|| Ok(problem.check(&self.inputs, outputs, expected, point.phase)))?;
-        Ok(Verdict::of(
-            check.with_tolerances_times(point.tolerance_factor),
-            checked,
-        ))
+        let check = match foreign_oracle::check_by_kept(problem, outputs, expected) {
+            Some(check) => check?,
+            None => problem.check(inputs, outputs, expected, point.phase),
+        };
+        let check = check.with_tolerances_times(point.tolerance_factor);
+        Ok(Verdict::of(check, checked))
     }
 }
 

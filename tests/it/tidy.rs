@@ -17,11 +17,11 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 98_700),
-    ("kernels/program/src", 5_750),
+    ("kernels/program/src", 5_760),
     ("kernels/compiler/src", 31_700),
     ("kernels/workloads/src", 19_200),
     ("cache/src", 6200),
-    ("tests/it", 27_200),
+    ("tests/it", 27_350),
 ];
 
 /// Private words for things that the field has names for, and these names.

@@ -10,7 +10,7 @@ use sweeper_program::workload::AnswerSource;
 use super::{ContextError, program};
 use crate::device::{Device, memory};
 use crate::execute::block::Listener;
-use crate::execute::block_inputs::{BlockInputs, SmallerProblem, answered_by_host};
+use crate::execute::block_inputs::{BlockInputs, SmallerProblem, covering_phase};
 use crate::execute::device_oracle::{Answered, DeviceOracle};
 use crate::execute::protocol::Stage;
 use crate::execute::verify::ProblemInstance;
@@ -40,7 +40,8 @@ pub(super) fn answered_by_device(
                     let left_bytes = memory::available_bytes();
                     let by_host = BlockInputs::with_host_oracle(block, whole, left_bytes, answers);
                     whole = by_host.whole;
-                    showing = showing.map(|it| answered_by_host(it, block, answers));
+                    let phase = covering_phase(block);
+                    showing = showing.map(|it| it.answered(&block.problem, phase, answers));
                     by_host.smaller
                 }
             }
@@ -73,7 +74,7 @@ pub(super) fn answered_by_reference(
         && let Some(first) = block.points.first()
     {
         listener.working(first.number, Stage::Reference);
-        // Libraries take seconds to import, in the interpreter of references and in that of functions.
+        // Libraries take seconds to import, in the interpreters of references and of functions.
         let function = program(whole.problem.as_ref(), first, device).ok();
         let asked = &*whole;
         foreign_oracle::start_interpreter(block, asked.problem.as_ref());

@@ -351,5 +351,5 @@ def overflows(x):
     let row = &rows["overflows forward"];
     assert_eq!(row["status"], "wrong");
     let reason = &row["reason"];
-    assert!(reason.ends_with("on inputs that show mistakes"), "{reason}");
+    assert!(reason.ends_with("and that show mistakes"), "{reason}");
 }

@@ -77,7 +77,7 @@ fn kept_answers_judge_as_others_do() {
     }
 
     let right: Vec<f32> = as_f64(&at_hand["y"]).iter().map(|&y| y as f32).collect();
-    // What f32 can't hold has no error in sums; where answers are at hand another check looks at it.
+    // What f32 can't hold has no error in sums; where answers are at hand another check sees it.
     let finite = as_f64(&at_hand["y"])
         .iter()
         .map(|&y| if y > 1e38 { 0.0 } else { y })

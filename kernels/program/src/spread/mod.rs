@@ -137,13 +137,7 @@ impl Spread {
                 SliceSums::from_elements(shape, |at| noise(&pair[0], at) * noise(&pair[1], at))
             })
             .collect();
-        let finite = |at: usize| {
-            if exact[at].is_finite() {
-                exact[at]
-            } else {
-                0.0
-            }
-        };
+        let finite = |at: usize| Some(exact[at]).filter(|x| x.is_finite()).unwrap_or(0.0);
         let size = SliceSums::from_elements(&[exact.len()], |at| finite(at).powi(2)).whole;
         let scales = probes.par_iter().map(|probe| {
             let along = |at: usize| noise(probe, at) * finite(at);
@@ -288,7 +282,8 @@ pub fn raw_sums_length(shape: &[usize], probes: usize) -> usize {
     probes * (each + 1) + probes / 2 * each + 1
 }
 
-/// Puts the spread of an output of such elements in the place of its probes among answers, if it has any.
+/// Puts the spread of an output of such elements in the place of its probes among answers, if it
+/// has any.
 pub fn finish_probes(answers: &mut Tensors, output: &str, dtype: Dtype) {
     let probes = (0..).map_while(|number| answers.remove(&name_of_probe(output, number)));
     let probes: Vec<Tensor> = probes.collect();

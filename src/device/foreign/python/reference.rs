@@ -52,9 +52,9 @@ impl Python {
     }
 
     /// The right outputs of a reference, for inputs of the types that the problem has, unless they
-    /// are to be kept in the interpreter. Beside them there are `noise sums of NAME` (of PyTorch, by
-    /// `child/reference.py`) or `probe K of NAME` (of other libraries, by `child/probes.py`), what
-    /// rounding does to an output, and `own error of NAME`.
+    /// are to be kept in the interpreter. Beside them there are `noise sums of NAME` (of PyTorch,
+    /// by `child/reference.py`) or `probe K of NAME` (of other libraries, by `child/probes.py`),
+    /// what rounding does to an output, and `own error of NAME`.
     ///
     /// # Errors
     /// A function that fails, takes too long, or returns other tensors than the problem has.

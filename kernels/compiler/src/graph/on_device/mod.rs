@@ -36,9 +36,9 @@ pub struct Wanted {
 }
 
 /// The program that computes `wanted` and, from `probes` evaluations that round (an even number),
-/// the sums from which [`spread::finish_sums`] makes their spreads; with the program's results, all of
-/// f64. `None` where a tensor has more than [`MAX_RANK`]
-/// dimensions, or a result has whole numbers.
+/// the sums from which [`spread::finish_sums`] makes their spreads; with the program's results, all
+/// of f64. `None` where a tensor has more than [`MAX_RANK`] dimensions, or a result has whole
+/// numbers.
 pub fn program(
     graph: &Graph,
     wanted: &[Wanted],

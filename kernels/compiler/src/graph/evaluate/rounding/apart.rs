@@ -5,8 +5,8 @@ use crate::graph::{Graph, Node, NodeId};
 
 use super::is_product;
 
-/// The graph with each product whose elements are summed with weights once more, for that sum alone,
-/// and what stands for each node.
+/// The graph with each product whose elements are summed with weights once more, for that sum
+/// alone, and what stands for each node.
 ///
 /// A program may put the weights into the product: the gradients of attention need the sum of a
 /// row's weights times their gradients, and take it from the row's result (Dao et al.,
