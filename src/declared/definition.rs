@@ -205,7 +205,9 @@ impl Definition {
     /// Inputs that show mistakes, where it is known what rounding does to them: the first that is
     /// normal numbers, of rows if there is such a one, has rows of all kinds.
     pub(super) fn showing(&self, sizes: &Sizes, key: &InputKey) -> Option<Tensors> {
-        let is_judged = sizes.outputs.iter().all(|spec| self.has_spread(spec));
+        // A judge of the user may know no other inputs than those of the manifest.
+        let has_spreads = sizes.outputs.iter().all(|spec| self.has_spread(spec));
+        let is_judged = has_spreads && self.judge.is_none();
         let inputs = sizes.inputs.iter().zip(&self.fills);
         let normal = inputs.filter(|(spec, fill)| spec.dtype.is_real() && fill.is_normal());
         let normal: Vec<&TensorSpec> = normal.map(|(spec, _)| spec).collect();

@@ -11,6 +11,7 @@
 //! the others in none of them.
 
 use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -63,8 +64,9 @@ const LONG_POISONED: Duration = Duration::from_millis(100);
 /// Other inputs of a block's problem.
 #[derive(Default)]
 pub(super) struct Audit {
-    /// The first of them, which most programs need alone.
-    first: RefCell<Option<Rc<Other>>>,
+    /// The first of them, which most programs need alone: of functions, and of kernels, which may
+    /// have seen inputs that show mistakes.
+    first: RefCell<BTreeMap<bool, Rc<Other>>>,
     /// The interpreter of the function that makes inputs.
     maker: RefCell<Option<InputMaker>>,
 }
@@ -128,22 +130,27 @@ enum Found {
 impl Audit {
     /// Other inputs, by number, from the function of the user that makes them where there is one.
     fn other(&self, audited: &Audited<'_>, number: u32) -> Result<Rc<Other>, DeviceError> {
-        if let Some(first) = self.first.borrow().as_ref().filter(|_| number == 0) {
+        if number > 0 {
+            return self.generated(audited, number).map(Rc::new);
+        }
+        if let Some(first) = self.first.borrow().get(&audited.is_kernel) {
             return Ok(Rc::clone(first));
         }
-        if number == 0
-            && let Some(other) = audited.other_showing()
-        {
-            let other = Rc::new(other);
-            *self.first.borrow_mut() = Some(Rc::clone(&other));
-            return Ok(other);
-        }
+        let other = audited.other_showing();
+        let other = other.map_or_else(|| self.generated(audited, number), Ok)?;
+        let other = Rc::new(other);
+        let mut first = self.first.borrow_mut();
+        first.insert(audited.is_kernel, Rc::clone(&other));
+        Ok(other)
+    }
+
+    fn generated(&self, audited: &Audited<'_>, number: u32) -> Result<Other, DeviceError> {
         let problem = audited.instance.problem.as_ref();
         let key = key(audited.block, &format!("audit {number}"));
         let mut maker = self.maker.borrow_mut();
         let maker = maker.get_or_insert_with(|| InputMaker::new(audited.block));
         let by_function = maker.make(audited.block, problem, &key).transpose()?;
-        let other = Rc::new(Other {
+        Ok(Other {
             inputs: by_function.unwrap_or_else(|| problem.generate(&key)),
             slot: match number {
                 0 => Slot::Audit,
@@ -151,11 +158,7 @@ impl Audit {
             },
             are_showing: false,
             expected: OnceCell::new(),
-        });
-        if number == 0 {
-            *self.first.borrow_mut() = Some(Rc::clone(&other));
-        }
-        Ok(other)
+        })
     }
 
     /// The fault of a program with samples of these nanoseconds an iteration, if any. One that is
@@ -325,7 +328,7 @@ impl Audited<'_> {
                 let problem = self.instance.problem.as_ref();
                 let function = problem.foreign_oracle()?;
                 let inputs = problem.showing(&InputKey(self.block.problem))?;
-                let slot = Slot::Audit;
+                let slot = Slot::Showing;
                 let found = foreign_oracle::computed(self.block, problem, &function, &inputs, slot);
                 let stands = |found: &Tensors| !foreign_oracle::overflows(found);
                 (inputs, found.ok().filter(stands)?)
@@ -334,7 +337,7 @@ impl Audited<'_> {
         };
         Some(Other {
             inputs,
-            slot: Slot::Audit,
+            slot: Slot::Showing,
             are_showing: true,
             expected: OnceCell::from(Some(expected)),
         })

@@ -121,6 +121,8 @@ pub struct KeptAnswer {
 pub enum Slot {
     /// The published ones.
     Published,
+    /// Those that show mistakes.
+    Showing,
     /// The first ones of an audit.
     Audit,
     /// Further ones of an audit.
