@@ -76,8 +76,8 @@ struct Other {
     inputs: Tensors,
     /// Where their answer is kept, if it stays where it is computed.
     slot: Slot,
-    /// They show mistakes.
-    are_showing: bool,
+    /// What a complaint tells of them.
+    told: &'static str,
     /// The oracle's answer, once it was asked, where it takes no longer than [`MOST_ORACLE_S`].
     expected: OnceCell<Option<Tensors>>,
 }
@@ -156,7 +156,7 @@ impl Audit {
                 0 => Slot::Audit,
                 _ => Slot::FurtherAudit,
             },
-            are_showing: false,
+            told: "that it had not seen",
             expected: OnceCell::new(),
         })
     }
@@ -330,7 +330,7 @@ impl Audited<'_> {
                 let inputs = problem.showing(&InputKey(self.block.problem))?;
                 let slot = Slot::Showing;
                 let found = foreign_oracle::computed(self.block, problem, &function, &inputs, slot);
-                let stands = |found: &Tensors| !foreign_oracle::overflows(found);
+                let stands = |found: &Tensors| !found.contains_key(foreign_oracle::OVERFLOWS);
                 (inputs, found.ok().filter(stands)?)
             }
             None => return None,
@@ -338,7 +338,7 @@ impl Audited<'_> {
         Some(Other {
             inputs,
             slot: Slot::Showing,
-            are_showing: true,
+            told: "that it had not seen, and that show mistakes",
             expected: OnceCell::from(Some(expected)),
         })
     }
@@ -419,11 +419,8 @@ impl Other {
             }
             _ => Verdict::UNCHECKED,
         };
-        let of = match self.are_showing {
-            true => "for inputs that it had not seen, and that show mistakes",
-            false => "for inputs that it had not seen",
-        };
-        Ok(verdict.complaint.map(|reason| format!("{reason}, {of}")))
+        let told = |reason| format!("{reason}, for inputs {}", self.told);
+        Ok(verdict.complaint.map(told))
     }
 }
 

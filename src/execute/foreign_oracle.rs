@@ -38,8 +38,9 @@ struct References {
 /// rounding does not know: their names, as text.
 pub(super) const UNMODELLED: &str = "operations without a model";
 
-/// The name of a tensor beside right outputs where the reference's own are not finite.
-const OVERFLOWS: &str = "overflows";
+/// The name of a tensor beside right outputs where the reference's own, in the judged format, are
+/// not finite.
+pub(super) const OVERFLOWS: &str = "overflows";
 
 /// The name of a tensor in the place of right outputs that were kept where they were computed: a
 /// [`KeptAnswer`], as text.
@@ -152,11 +153,6 @@ pub(super) fn computed(
     Ok(found)
 }
 
-/// Whether a reference has results that are not finite in the judged format, and are in f64.
-pub(super) fn overflows(found: &Tensors) -> bool {
-    found.contains_key(OVERFLOWS)
-}
-
 /// The answer that stays in its interpreter, as its tensor among right outputs tells it.
 fn kept_answer(expected: &Tensors) -> Option<KeptAnswer> {
     serde_json::from_slice(expected.get(KEPT_IN)?.data().bytes()).ok()
@@ -230,10 +226,10 @@ pub(super) fn check_by_kept(
 
 fn compared(kept: &KeptAnswer, outputs: &Tensors) -> Result<Tensors, DeviceError> {
     let mut references = REFERENCES.lock().unwrap_or_else(PoisonError::into_inner);
-    match references.as_mut() {
-        Some(references) => references.python.compare(kept, outputs),
-        None => Ok(Tensors::new()),
-    }
+    let compared = references
+        .as_mut()
+        .map(|held| held.python.compare(kept, outputs));
+    compared.unwrap_or_else(|| Ok(Tensors::new()))
 }
 
 /// Tensors with all elements as f64.

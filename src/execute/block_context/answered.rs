@@ -76,10 +76,9 @@ pub(super) fn answered_by_reference(
         listener.working(first.number, Stage::Reference);
         // Libraries take seconds to import, in the interpreters of references and of functions.
         let function = program(whole.problem.as_ref(), first, device).ok();
-        let asked = &*whole;
-        foreign_oracle::start_interpreter(block, asked.problem.as_ref());
+        foreign_oracle::start_interpreter(block, whole.problem.as_ref());
         let found = thread::scope(|scope| {
-            let answer = || foreign_oracle::answer(block, asked, oracle.answers);
+            let answer = || foreign_oracle::answer(block, whole, oracle.answers);
             let answer = scope.spawn(answer);
             if let Some(function) = function.as_ref().and_then(Program::foreign) {
                 device.load_foreign(function);

@@ -206,17 +206,21 @@ impl<'a> BlockContext<'a> {
         Ok(())
     }
 
-    /// Before one of a kernel's first samples, which one is a matter of chance: runs it on poisoned
-    /// results, then once more, so that caches are as before other samples.
+    /// Before one of the first samples, which one is a matter of chance: runs a kernel on poisoned
+    /// results, then once more, so that caches are as before other samples. The check of a program
+    /// judges what its last sample left: one right run does not vouch for others.
     ///
     /// # Errors
-    /// A lost device.
+    /// A lost device, or a program whose check fails.
     pub fn surprise(
         &self,
         one: &mut VerifiedPoint<'_>,
         samples: usize,
         device: &mut dyn Device,
     ) -> Result<(), DeviceError> {
+        if device.judged(one.prepared).is_some() && samples == 1 + one.surprised_at % 2 {
+            device.results(one.prepared, &one.specs)?;
+        }
         if samples == one.surprised_at && one.is_audited && one.is_kernel && device.computes() {
             one.complaint = self.audited(one).poisoned(1, device)?;
             device.sample(one.prepared, 1)?;

@@ -97,6 +97,7 @@ fn what_a_command_does_wrong_costs_its_own_row() {
         ),
         ("wrong", "wrong", "the digest of `out` is "),
         ("once", "wrong", "the digest of `stdout` is "),
+        ("between", "wrong", "the digest of `stdout` is "),
         ("forks", "ok", ""),
         ("sound", "ok", ""),
     ] {
@@ -104,7 +105,7 @@ fn what_a_command_does_wrong_costs_its_own_row() {
         assert_eq!(was, status, "{backend}: {why}");
         assert!(why.contains(reason), "{backend}: {why}");
     }
-    assert_eq!(found.len(), 9);
+    assert_eq!(found.len(), 10);
 }
 
 #[test]
