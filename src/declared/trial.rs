@@ -20,7 +20,7 @@ pub(super) fn trials(
     inputs: &Tensors,
     expected: Option<&Tensors>,
 ) -> Vec<Trial> {
-    // What rounding does is neither what zeros nor what NaN is off by, and large tensors take time.
+    // Neither zeros nor NaN are within the rounding of an answer, and large tensors take time.
     if specs.iter().all(|spec| has_spread(spec, expected)) {
         return Vec::new();
     }

@@ -81,9 +81,9 @@ pub(super) fn answer(
     // The request names the interpreter and has the sources. Its packages may compute otherwise in
     // another version.
     let request = request(&function);
+    let compute = || computed(block, problem, &function, &whole.inputs, Slot::Published);
     if is_kept(block, problem, &request) {
-        let found = computed(block, problem, &function, &whole.inputs, Slot::Published);
-        return Some(found);
+        return Some(compute());
     }
     let interpreter = match python::identity::known(&python::interpreter_of(&request)) {
         Ok(interpreter) => interpreter,
@@ -99,7 +99,6 @@ pub(super) fn answer(
     if is_torch(&request) {
         id.update(GPU.get().map_or("", |gpu| &gpu.name));
     }
-    let compute = || computed(block, problem, &function, &whole.inputs, Slot::Published);
     Some(answers.of(problem, &id.finalize().into(), Phase::Forward, compute))
 }
 

@@ -1,6 +1,79 @@
-//! A point that is prepared and right, after its samples: whether it still is.
+//! A point that is prepared and right, in and after its samples: whether it still is.
 
 use super::*;
+
+impl BlockContext<'_> {
+    /// Keeps the digest of the outputs of a point's last sample, which has just run; audits a
+    /// foreign program.
+    ///
+    /// # Errors
+    /// A lost device, or one that failed in the audit.
+    pub fn read_last(
+        &self,
+        one: &mut VerifiedPoint<'_>,
+        sampler: &mut Sampler,
+        device: &mut dyn Device,
+    ) -> Result<(), DeviceError> {
+        if let Some(auto) = sampler.auto() {
+            let point = (one.point, &one.specs[..], one.carries_state);
+            one.complaint = auto_point::complaint(auto, &self.instance, point, device)?;
+            one.measurement.hot_path = auto.first().cloned().map(Box::new);
+            // Outputs of a program are not those of single operations to the bit.
+            device.sample(one.prepared, 1)?;
+        }
+        let outputs = one.read_last(&self.instance, device)?;
+        note_choices(&mut one.measurement, one.prepared, device);
+        if let Some(outputs) = outputs.filter(|_| one.varies()) {
+            one.take_last(self.verdict(one.point, &outputs)?);
+        }
+        if one.is_audited && one.complaint.is_none() && device.computes() {
+            let audited = self.audited(one);
+            one.complaint = self
+                .audit
+                .complaint(&audited, sampler.samples_ns(), device)?;
+            // Once, even if it is measured again.
+            one.is_audited = false;
+        }
+        Ok(())
+    }
+
+    /// Before one of the first samples, which one is a matter of chance: runs a kernel on poisoned
+    /// results, then once more, so that caches are as before other samples. The check of a program
+    /// judges what its last sample left: one right run does not vouch for others.
+    ///
+    /// # Errors
+    /// A lost device, or a program whose check fails.
+    pub fn surprise(
+        &self,
+        one: &mut VerifiedPoint<'_>,
+        samples: usize,
+        device: &mut dyn Device,
+    ) -> Result<(), DeviceError> {
+        if device.judged(one.prepared).is_some() && samples == 1 + one.surprised_at % 2 {
+            device.results(one.prepared, &one.specs)?;
+        }
+        if samples == one.surprised_at && one.is_audited && one.is_kernel && device.computes() {
+            one.complaint = self.audited(one).poisoned(1, device)?;
+            device.sample(one.prepared, 1)?;
+        }
+        Ok(())
+    }
+
+    fn audited<'b>(&'b self, one: &'b VerifiedPoint<'_>) -> Audited<'b> {
+        Audited {
+            block: self.block,
+            instance: &self.instance,
+            showing: self.for_functions.as_ref().filter(|_| one.is_function),
+            judge: self.judge.as_ref(),
+            point: one.point,
+            covering: covering_phase(self.block),
+            program: one.prepared,
+            specs: &one.specs,
+            is_kernel: one.is_kernel,
+            digest: one.measurement.output_digest.as_deref(),
+        }
+    }
+}
 
 impl VerifiedPoint<'_> {
     /// The reason for which a point whose samples were taken is wrong, if it is.

@@ -68,7 +68,7 @@ impl Graph {
     }
 
     /// A copy whose nodes `add` adds: it gets each node of this graph in turn, with operands that
-    /// are nodes of the copy, and yields what stands for it. Also what stands for each node.
+    /// are nodes of the copy, and yields the node in its place. Also the places of all nodes.
     pub(crate) fn copied(
         &self,
         mut add: impl FnMut(&mut Graph, NodeId, Node) -> NodeId,

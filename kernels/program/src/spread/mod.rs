@@ -63,7 +63,7 @@ pub fn name_of_raw_sums(output: &str) -> String {
     format!("noise sums of {output}")
 }
 
-/// The name under which who keeps an output's answer gives the [`ErrorSums`] of a result.
+/// The name under which the keeper of an output's answer gives the [`ErrorSums`] of a result.
 pub fn name_of_error_sums(output: &str) -> String {
     format!("error sums of {output}")
 }
@@ -113,7 +113,7 @@ pub const fn is_sliced(extent: usize, elements: usize) -> bool {
 
 impl Spread {
     /// The spread that evaluations with rounding show beside the exact values of a tensor of such
-    /// elements. What they can't hold, and what is not finite in an evaluation, has no noise.
+    /// elements. Values that they can't hold, or that an evaluation makes infinite, have no noise.
     pub fn from_probes<P: AsRef<[f64]> + Sync>(
         dtype: Dtype,
         shape: &[usize],
@@ -385,7 +385,7 @@ impl ErrorSums {
         })
     }
 
-    /// From numbers one after another, as who keeps the answer gives them: how many elements are
+    /// From numbers one after another, as the answer's keeper gives them: how many elements are
     /// wrong because they are not finite or should not be, the error times the answer, the squares
     /// of errors (the whole, then the slices along each axis that [`is_sliced`]), and those of the
     /// answer. None if there are not as many, or if elements are wrong.

@@ -28,7 +28,7 @@ pub const TEXTS: [&str; 10] = [
 ];
 
 impl Python {
-    /// Starts the interpreter of a function, if need be.
+    /// Starts the interpreter of a function, if need be. Yields the request that calls it.
     ///
     /// # Errors
     /// An interpreter that is not there.
@@ -40,7 +40,7 @@ impl Python {
     }
 
     /// Imports the library of a function's arrays, which is no part of the time that a call may
-    /// take. Yields the request that calls the function.
+    /// take. Yields that call's request.
     ///
     /// # Errors
     /// An interpreter or a library that is not there.

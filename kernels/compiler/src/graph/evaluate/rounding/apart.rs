@@ -6,13 +6,13 @@ use crate::graph::{Graph, Node, NodeId};
 use super::is_product;
 
 /// The graph with each product whose elements are summed with weights once more, for that sum
-/// alone, and what stands for each node.
+/// alone, and the node in the place of each.
 ///
 /// A program may put the weights into the product: the gradients of attention need the sum of a
 /// row's weights times their gradients, and take it from the row's result (Dao et al.,
 /// "FlashAttention", 2022, section 3.1). Rounding then moves the sum otherwise than the elements
-/// that it is subtracted from, and what cancels in one program does not in another. Factors of the
-/// second product are other numbers, with a rounding of their own.
+/// that it is subtracted from: terms that cancel in one program leave their rounding in another.
+/// The second product has factors of its own, which are rounded once more.
 pub(in crate::graph) fn with_sums_apart(graph: &Graph) -> (Graph, Vec<NodeId>) {
     graph.copied(|copy, id, mut node| {
         // Equal nodes of two passes stay two.
