@@ -5,7 +5,7 @@
 //! the outputs are unchanged.
 
 use super::answers::Answers;
-use super::block_context::{Artifacts, BlockContext, ContextError};
+use super::block_context::{Artifacts, BlockContext, ContextError, VerifiedPoint};
 use super::block_inputs::BlockInputs;
 use super::protocol::{Block, Stage};
 use super::refused::failed;
@@ -51,18 +51,14 @@ pub fn measure(
         }
     };
     let mut running = Vec::new();
-    for point in &block.points {
+    for point in context.points() {
         listener.working(point.number, Stage::Check);
         match context.prepare_and_verify(point, artifacts, device) {
-            Ok(admitted) if admitted.leaves_work => {
-                running = vec![admitted];
-                break;
-            }
             Ok(admitted) => running.push(admitted),
             Err(outcome) => refuse(listener, point.number, outcome)?,
         }
     }
-    let is_spoiled = running.iter().any(|one| one.leaves_work);
+    running.retain(|one: &VerifiedPoint| context.measures(one.point));
     let mut started = Vec::new();
     for mut one in running {
         listener.working(one.point.number, Stage::Warmup);
@@ -74,7 +70,7 @@ pub fn measure(
         }
     }
     turns::sample(&context, block, device, listener, started)?;
-    match is_spoiled {
+    match context.is_spoiled() {
         // Others are measured by the next worker.
         true => Err(DeviceError::Lost(format!("it has {}", busy::WORDS))),
         false => Ok(()),

@@ -5,7 +5,7 @@ mod answered;
 mod reduced;
 mod verified;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
@@ -59,6 +59,8 @@ pub struct BlockContext<'a> {
     audit: Audit,
     /// The cache, for loops that compile themselves.
     cache: Option<CachePlace>,
+    /// The point whose kernel left threads at work in this process, whatever runs.
+    busy: Cell<Option<u32>>,
 }
 
 /// A point whose program is prepared and whose outputs are right.
@@ -90,8 +92,6 @@ pub struct VerifiedPoint<'a> {
     is_deterministic: bool,
     /// It writes given tensors: an iteration of a loop begins with what the one before left.
     carries_state: bool,
-    /// Threads or processes that it started in this process are at work, whatever runs.
-    pub leaves_work: bool,
     /// The complaint of the audit.
     complaint: Option<String>,
     /// The loop, if it decides itself whether to compile; until samples are taken.
@@ -153,6 +153,7 @@ impl<'a> BlockContext<'a> {
             for_functions: None,
             audit: Audit::default(),
             cache: answers.place().cloned(),
+            busy: Cell::default(),
         };
         if let SmallerProblem::Reduced(small) = &smaller {
             context.reduced = Some(context.verify_on(small, artifacts, device, listener)?);
@@ -170,6 +171,31 @@ impl<'a> BlockContext<'a> {
         let own = self.instance.inputs.iter();
         let mut pairs = own.zip(&other.inputs);
         pairs.all(|((_, own), (_, other))| own.shape() == other.shape())
+    }
+
+    /// Whether threads of a kernel are at work in this process, so that nothing but that kernel
+    /// can be measured here.
+    pub fn is_spoiled(&self) -> bool {
+        self.busy.get().is_some()
+    }
+
+    /// Whether this process measures a point: any, or only the one that left threads at work.
+    pub fn measures(&self, point: &BlockPoint) -> bool {
+        self.busy.get().is_none_or(|busy| busy == point.number)
+    }
+
+    /// The points that this process measures.
+    pub fn points(&self) -> impl Iterator<Item = &'a BlockPoint> {
+        let points = self.block.points.iter();
+        points.filter(|point| self.measures(point))
+    }
+
+    /// Notes whether a point's kernel left threads at work beside those of `before`.
+    fn note_threads(&self, point: &BlockPoint, before: Option<busy::Threads>) {
+        let is_busy = |before| busy::is_at_work(|| &busy::of_this_group(true) - &before);
+        if before.is_some_and(is_busy) {
+            self.busy.set(Some(point.number));
+        }
     }
 
     /// Prepares a point's program, runs it once and checks its outputs.
@@ -201,7 +227,7 @@ impl<'a> BlockContext<'a> {
         let is_deterministic = foreign.is_none_or(|foreign| foreign.is_deterministic);
         let is_users = program.foreign().is_some() || program.has_kernels_of_the_user();
         let is_users_kernel = is_users && runner.is_none() && device.computes();
-        let threads_before = is_users_kernel.then(|| busy::of_this_group(false));
+        let before = is_users_kernel.then(|| busy::of_this_group(false));
         let start = Instant::now();
         let prepared = self
             .prepare(point, program, artifacts, device)
@@ -209,15 +235,15 @@ impl<'a> BlockContext<'a> {
         let prepare_ns = start.elapsed().as_nanos() as u64;
         let specs = self.instance.problem.outputs(point.phase);
         let run = (point, prepared, &specs[..]);
-        let first_ns = self.first_run_ns(run, (is_users, prepare_ns), &mut measurement, device)?;
+        let first_ns = self.first_run_ns(run, (is_users, prepare_ns), &mut measurement, device);
+        self.note_threads(point, before);
+        let first_ns = first_ns?;
         measurement.device_memory = device.memory(prepared).map_err(failed)?;
         // A program can't state the memory of another process.
         if runner.is_none() && !has_expected_memory(&measurement) {
             measurement.flags.push(Flag::MemoryMismatch);
         }
-        let leaves_work = threads_before
-            .is_some_and(|before| busy::is_at_work(|| &busy::of_this_group(true) - &before));
-        if leaves_work {
+        if self.is_spoiled() {
             note_changes(&mut measurement, vec![busy::WORDS.to_owned()]);
         }
         let cache = self.cache.as_ref();
@@ -238,7 +264,6 @@ impl<'a> BlockContext<'a> {
             surprised_at: rounds::chance(&self.block.problem, &point.backend, SURPRISES),
             is_deterministic,
             carries_state,
-            leaves_work,
             complaint: None,
         })
     }

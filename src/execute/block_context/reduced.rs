@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use sweeper_program::{Program, Tensors};
 
 use super::{Artifacts, BlockContext, ContextError, program};
-use crate::device::{Artifact, Device, DeviceError, Job};
+use crate::device::{Artifact, Device, DeviceError, Job, busy};
 use crate::execute::block::Listener;
 use crate::execute::protocol::{BlockPoint, Stage};
 use crate::execute::refused::failed;
@@ -24,7 +24,7 @@ impl BlockContext<'_> {
     ) -> Result<BTreeMap<u32, Result<Verdict, Outcome>>, ContextError> {
         device.bind(&other.inputs).map_err(failed)?;
         let mut verdicts = BTreeMap::new();
-        for point in &self.block.points {
+        for point in self.points() {
             listener.working(point.number, Stage::Check);
             let verdict = match self.run_on(point, other, artifacts, device) {
                 Ok(Err(error @ DeviceError::Lost(_))) => {
@@ -63,6 +63,7 @@ impl BlockContext<'_> {
         let artifacts: Vec<Artifact> = keys.filter_map(|key| artifacts.get(key).cloned()).collect();
         let specs = other.problem.outputs(point.phase);
         let is_users = program.has_kernels_of_the_user();
+        let before = is_users.then(|| busy::of_this_group(false));
         let run = || {
             let prepared = device.prepare(Job {
                 program,
@@ -78,8 +79,10 @@ impl BlockContext<'_> {
             }
             Ok(outputs)
         };
+        let outputs = run();
+        self.note_threads(point, before);
         let judge = |outputs: Tensors| other.judge(&outputs, point, Checked::Reduced);
-        Ok(run().and_then(judge))
+        Ok(outputs.and_then(judge))
     }
 }
 

@@ -68,6 +68,7 @@ fn a_smaller_problem_proves_nothing_of_other_kernels() {
         for_functions: None,
         audit: Audit::default(),
         cache: None,
+        busy: Cell::default(),
     };
     // Another fault changes the kernels of `faulty`, not those of `sound`.
     let mut device = Null::default();

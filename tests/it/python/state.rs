@@ -158,13 +158,14 @@ fn what_a_function_changes_is_put_back_and_costs_no_neighbour() {
     assert!(hidden["reason"].contains("its own fault"), "{hidden:?}");
 }
 
-/// A thread of a function, and one of a kernel, that never end.
+/// Threads of a function and of kernels, one of which is wrong besides, that never end. The good
+/// kernel comes after them, and refuses to be right where they are.
 #[test]
 fn what_is_left_at_work_is_kept_from_others() {
     if !has_package("numpy", "numpy") {
         return;
     }
-    let kernels = ["good_c", "busy_c"].map(|entry| {
+    let kernels = ["busy_c", "wrong_c", "good_c"].map(|entry| {
         format!(
             "[backend.{entry}]\nworkload = \"scale\"\nc = \"k.c\"\nentry = \"{entry}\"\n\
              args = [\"y\", \"x\", {{ i32 = \"n\" }}]\n"
@@ -174,11 +175,16 @@ fn what_is_left_at_work_is_kept_from_others() {
     fs::write(
         place.path("k.c"),
         "#include <pthread.h>
+#include <stdlib.h>
 static void *spin(void *held) { for (volatile int i = 0;; i++) {} return held; }
-void good_c(float *restrict y, const float *restrict x, int n)
+static void scale(float *restrict y, const float *restrict x, int n)
 {
     for (int i = 0; i < n; i++)
         y[i] = 2.0f * x[i] + 1.0f;
+}
+void good_c(float *restrict y, const float *restrict x, int n)
+{
+    scale(y, x, getenv(\"A_THREAD_SPINS\") ? 0 : n);
 }
 void busy_c(float *restrict y, const float *restrict x, int n)
 {
@@ -186,14 +192,26 @@ void busy_c(float *restrict y, const float *restrict x, int n)
     pthread_t thread;
     if (!started++)
         pthread_create(&thread, 0, spin, 0);
-    good_c(y, x, n);
+    setenv(\"A_THREAD_SPINS\", \"1\", 1);
+    scale(y, x, n);
+}
+void wrong_c(float *restrict y, const float *restrict x, int n)
+{
+    busy_c(y, x, n - 1);
 }
 ",
     )
     .unwrap();
     let ran = place.sweeper(&["run", "m.toml"]);
-    assert_eq!(code(&ran), 0, "{}", text(&ran));
+    assert_eq!(code(&ran), 4, "{}", text(&ran));
     for (name, row) in rows(&place) {
+        let is_wrong = name.starts_with("wrong");
+        let (status, reason) = (&row["status"], &row["reason"]);
+        assert_eq!(
+            status,
+            if is_wrong { "wrong" } else { "ok" },
+            "{name}: {reason}"
+        );
         let is_busy = name.starts_with("busy");
         let changes = &row["process_changes"];
         let expected = if is_busy {
