@@ -75,14 +75,17 @@ pub(super) fn answered_by_reference(
     {
         listener.working(first.number, Stage::Reference);
         // Libraries take seconds to import, in the interpreters of references and of functions.
-        let function = program(whole.problem.as_ref(), first, device).ok();
+        let programs = block.points.iter().filter_map(|point| {
+            let program = program(whole.problem.as_ref(), point, device);
+            program.ok()
+        });
+        let programs: Vec<Program> = programs.collect();
         foreign_oracle::start_interpreter(block, whole.problem.as_ref());
         let found = thread::scope(|scope| {
             let answer = || foreign_oracle::answer(block, whole, oracle.answers);
             let answer = scope.spawn(answer);
-            if let Some(function) = function.as_ref().and_then(Program::foreign) {
-                device.load_foreign(function);
-            }
+            let functions = programs.iter().filter_map(Program::foreign);
+            functions.for_each(|function| device.load_foreign(function));
             answer.join().unwrap_or_else(|panic| resume_unwind(panic))
         });
         whole.expected = found.transpose()?;

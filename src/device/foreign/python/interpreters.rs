@@ -2,6 +2,7 @@
 //! because they changed it for others or failed where others ran.
 
 use std::collections::BTreeSet;
+use std::env;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -27,6 +28,11 @@ pub(super) struct Interpreter {
     /// Watched as long as the process lives.
     _page: Option<Page>,
 }
+
+/// How many kernels PyTorch's compiler compiles at once. With more than one it starts a pool of
+/// processes, which take processors from programs that are measured for seconds after the first
+/// call of a function, and compile for it or not as they are ready by then.
+const COMPILE_THREADS: &str = "TORCHINDUCTOR_COMPILE_THREADS";
 
 impl Python {
     /// The interpreter of a program, or of all, that was told where functions run.
@@ -68,6 +74,9 @@ impl Python {
         if let Some(cache) = &self.cache_dir {
             let device = request["device"].as_str().unwrap_or_default();
             variables.extend(caches::variables(cache, exe, device));
+        }
+        if env::var_os(COMPILE_THREADS).is_none() {
+            variables.push((COMPILE_THREADS.to_owned(), "1".to_owned()));
         }
         request["do"] = json!("open");
         request["cache"] = json!(self.cache.word());

@@ -39,14 +39,15 @@ impl Python {
         Ok(request)
     }
 
-    /// Imports the library of a function's arrays, which is no part of the time that a call may
-    /// take. Yields that call's request.
+    /// Imports the library of a function's arrays, and PyTorch's compiler if that compiles it, which
+    /// are no part of the time that a call may take. Yields that call's request.
     ///
     /// # Errors
     /// An interpreter or a library that is not there.
     pub(super) fn load_library(&mut self, function: &Foreign) -> Result<Value, DeviceError> {
         let request = self.start(function)?;
-        let load = json!({ "do": "load", "arrays": request["arrays"] });
+        let (arrays, compile) = (&request["arrays"], &request["torch_compile"]);
+        let load = json!({ "do": "load", "arrays": arrays, "torch_compile": compile });
         self.ask_within(None, &load, self.limit.max(LOADING_LIMIT))?;
         Ok(request)
     }

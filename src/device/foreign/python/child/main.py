@@ -1,10 +1,13 @@
 """Serves the requests of the process that started this one, until its stream ends."""
 
+import contextlib
 import gc
+import importlib
 import os
 import platform
 import resource
 import sys
+import threading
 from time import perf_counter_ns
 
 from . import audit, caches, examine, faults, generate, judge, sources, tensors, unlisted
@@ -24,6 +27,7 @@ class Server:
         self.has_gpu = opened.get("gpu", False)
         self.frameworks = {}
         self.framework_ns = {}
+        self.compiler_ns = None
         self.inputs = {}
         self.placed = {}
         self.programs = {}
@@ -72,6 +76,7 @@ class Server:
         compiled."""
         self.files = {held["path"] for held in request["source"].get("files", [])}
         framework = self.framework(request["arrays"])
+        compiler_ns = self.load_compiler(request)
         given = self.given(request["arrays"])
         before = unlisted.loaded()
         WATCH.forget()
@@ -88,7 +93,8 @@ class Server:
             first_ns = perf_counter_ns() - start
         autotuned = WATCH.texts()
         program.peak_bytes = memory and memory.peak_bytes
-        program.read()
+        for name, array in program.arrays().items():
+            program.refuse_others(name, array)
         self.programs[request["id"]] = program
         self.refuse_overwriting(request)
         if not request.get("keep_results"):
@@ -96,7 +102,7 @@ class Server:
         gc.collect()
         gc.freeze()
         # As if it were the first function of its interpreter.
-        import_ns = self.framework_ns[request["arrays"]] + program.import_ns
+        import_ns = self.framework_ns[request["arrays"]] + compiler_ns + program.import_ns
         files = unlisted.unlisted(before, self.files | program.all_files)
         times = {"import_ns": import_ns, "first_ns": first_ns}
         return {**times, "unlisted": files, "autotuned": autotuned}
@@ -154,10 +160,30 @@ class Server:
         return {}
 
     def load(self, request):
+        """Imports what a function or a reference needs, while a GPU for references gets ready."""
+        waking = threading.Thread(target=wake_gpu)
+        if self.has_gpu:
+            waking.start()
         self.framework(request["arrays"])
+        self.load_compiler(request)
         if request["arrays"] == "torch" and self.has_gpu:
+            from . import reference  # noqa: F401
+
+            waking.join()
             self.gpu()
         return {}
+
+    def load_compiler(self, request):
+        """Imports PyTorch's compiler for a function that it compiles; the nanoseconds of the import."""
+        options = request.get("torch_compile")
+        if options is None or options.get("backend", "inductor") != "inductor":
+            return 0
+        if self.compiler_ns is None:
+            start = perf_counter_ns()
+            importlib.import_module("torch._inductor.compile_fx")
+            self.compiler_ns = perf_counter_ns() - start
+            self.states.take()
+        return self.compiler_ns
 
     def gpu(self):
         """PyTorch on the GPU that references may use beside the CPU; None if it sees none."""
@@ -268,6 +294,14 @@ def program_bytes(program):
             elements *= extent
         total += elements * tensors.numpy.dtype(tensors.DTYPES[output["dtype"]][1]).itemsize
     return total
+
+
+def wake_gpu():
+    """Makes the context that PyTorch uses, which takes a second. If this fails, PyTorch says why."""
+    from .driver import Driver
+
+    with contextlib.suppress(Exception):
+        Driver()
 
 
 def limit_memory(more_bytes):
