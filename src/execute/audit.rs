@@ -21,6 +21,7 @@ use sweeper_program::inputs::InputKey;
 use sweeper_program::workload::{ORACLE_OPERATIONS_PER_SECOND, TensorSpec};
 use sweeper_program::{Phase, Target, Tensors};
 
+use super::answers::Answers;
 use super::foreign_inputs::InputMaker;
 use super::foreign_oracle;
 use super::judge::Judge;
@@ -94,6 +95,8 @@ pub(super) struct Audited<'a> {
     pub judge: Option<&'a Judge<'a>>,
     /// The point.
     pub point: &'a BlockPoint,
+    /// Answers that were given before.
+    pub answers: &'a Answers,
     /// The phase that covers those of the block.
     pub covering: Phase,
     /// The program.
@@ -326,12 +329,10 @@ impl Audited<'_> {
             Some(showing) => (showing.inputs.clone(), showing.expected.clone()?),
             None if self.judge.is_none() && self.block.settings.verify => {
                 let problem = self.instance.problem.as_ref();
-                let function = problem.foreign_oracle()?;
                 let inputs = problem.showing(&InputKey(self.block.problem))?;
-                let slot = Slot::Showing;
-                let found = foreign_oracle::computed(self.block, problem, &function, &inputs, slot);
+                let found = self.answer(&inputs, Slot::Showing)?;
                 let stands = |found: &Tensors| !found.contains_key(foreign_oracle::OVERFLOWS);
-                (inputs, found.ok().filter(stands)?)
+                (inputs, Some(found).filter(stands)?)
             }
             None => return None,
         };
@@ -348,17 +349,24 @@ impl Audited<'_> {
         if !self.block.settings.verify {
             return None;
         }
-        let problem = self.instance.problem.as_ref();
-        if let Some(function) = problem.foreign_oracle()
-            && let Ok(found) =
-                foreign_oracle::computed(self.block, problem, &function, inputs, slot)
-        {
+        if let Some(found) = self.answer(inputs, slot) {
             return Some(found);
         }
+        let problem = self.instance.problem.as_ref();
         let threads = rayon::current_num_threads();
         let operations = problem.oracle_operations(self.covering, threads);
         let is_asked = operations <= MOST_ORACLE_S * ORACLE_OPERATIONS_PER_SECOND;
         is_asked.then(|| problem.oracle(inputs, self.covering))
+    }
+
+    /// The answer of a reference in Python for these inputs, which other blocks of the problem may
+    /// have asked for before.
+    fn answer(&self, inputs: &Tensors, slot: Slot) -> Option<Tensors> {
+        let problem = self.instance.problem.as_ref();
+        let id = || key(self.block, &tensors::digest(inputs)).0;
+        let inputs = (inputs, slot);
+        let found = foreign_oracle::answer_for(self.block, problem, inputs, id, self.answers)?;
+        found.ok()
     }
 
     /// Runs a kernel on the inputs that it knows, up to so many times in a row, each with its

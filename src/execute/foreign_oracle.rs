@@ -32,6 +32,8 @@ struct References {
     python: Python,
     /// The problem whose answers it keeps.
     keeps: Option<[u8; 32]>,
+    /// For each of them, its slot, what its inputs are told by, and what is known of it here.
+    kept: Vec<(Slot, [u8; 32], Tensors)>,
 }
 
 /// The name of a tensor beside right outputs where a reference has operations that the model of
@@ -76,21 +78,36 @@ pub(super) fn answer(
     whole: &ProblemInstance,
     answers: &Answers,
 ) -> Option<Result<Tensors, Outcome>> {
-    let problem = whole.problem.as_ref();
+    let id = || whole.answer_id(&block.problem);
+    let inputs = (&whole.inputs, Slot::Published);
+    answer_for(block, whole.problem.as_ref(), inputs, id, answers)
+}
+
+/// The right outputs for other inputs of a block's problem, which `id` tells from others.
+///
+/// # Errors
+/// Those of [`answer`].
+pub(super) fn answer_for(
+    block: &Block,
+    problem: &dyn Problem,
+    (inputs, slot): (&Tensors, Slot),
+    id: impl FnOnce() -> [u8; 32],
+    answers: &Answers,
+) -> Option<Result<Tensors, Outcome>> {
     let function = problem.foreign_oracle()?;
     // The request names the interpreter and has the sources. Its packages may compute otherwise in
     // another version.
     let request = request(&function);
-    let compute = || computed(block, problem, &function, &whole.inputs, Slot::Published);
+    let compute = || computed(block, problem, &function, inputs, slot);
     if is_kept(block, problem, &request) {
-        return Some(compute());
+        return Some(known_or_kept(block, (slot, id()), compute));
     }
     let interpreter = match python::identity::known(&python::interpreter_of(&request)) {
         Ok(interpreter) => interpreter,
         Err(interrupted) => return Some(Err(failed(interrupted))),
     };
     let mut id = Sha256::new()
-        .chain_update(whole.answer_id(&block.problem))
+        .chain_update(id())
         .chain_update(&function.request)
         .chain_update(interpreter);
     python::reference::TEXTS
@@ -100,6 +117,31 @@ pub(super) fn answer(
         id.update(GPU.get().map_or("", |gpu| &gpu.name));
     }
     Some(answers.of(problem, &id.finalize().into(), Phase::Forward, compute))
+}
+
+/// What is known of an answer that is kept, or will be.
+fn known_or_kept(
+    block: &Block,
+    (slot, id): (Slot, [u8; 32]),
+    compute: impl FnOnce() -> Result<Tensors, Outcome>,
+) -> Result<Tensors, Outcome> {
+    let known = asked(block, |references| {
+        let is_this = references.keeps == Some(block.problem);
+        references
+            .kept
+            .retain(|held| is_this && (held.0 != slot || held.1 == id));
+        let mut kept = references.kept.iter();
+        Ok(kept.find(|held| held.0 == slot).map(|held| held.2.clone()))
+    });
+    if let Ok(Some(known)) = known {
+        return Ok(known);
+    }
+    let found = compute()?;
+    let _ = asked(block, |references| {
+        references.kept.push((slot, id, found.clone()));
+        Ok(())
+    });
+    Ok(found)
 }
 
 /// Whether the right outputs of a problem stay where they are computed.
@@ -123,7 +165,7 @@ fn is_kept(block: &Block, problem: &dyn Problem, request: &serde_json::Value) ->
 ///
 /// # Errors
 /// The outcome of all points of the problem.
-pub(super) fn computed(
+fn computed(
     block: &Block,
     problem: &dyn Problem,
     function: &Foreign,
@@ -167,9 +209,15 @@ fn asked<T>(
     let references = references.get_or_insert_with(|| References {
         python: interpreter_beside(GPU.get().map(|gpu| gpu.unit.clone()), limit_s),
         keeps: None,
+        kept: Vec::new(),
     });
     references.python.set_limit(limit(limit_s));
-    ask(references)
+    let found = ask(references);
+    if found.is_err() {
+        // An interpreter that has ended keeps nothing.
+        references.kept.clear();
+    }
+    found
 }
 
 /// Starts the interpreter of references in this thread: with a thread the processes end that it has
@@ -188,9 +236,9 @@ pub(super) fn forget_others(block: &Block) {
             .keeps
             .is_some_and(|problem| problem != block.problem)
     {
-        // One that has ended keeps nothing.
         let _ = references.python.forget();
         references.keeps = None;
+        references.kept.clear();
     }
 }
 
@@ -225,10 +273,14 @@ pub(super) fn check_by_kept(
 
 fn compared(kept: &KeptAnswer, outputs: &Tensors) -> Result<Tensors, DeviceError> {
     let mut references = REFERENCES.lock().unwrap_or_else(PoisonError::into_inner);
-    let compared = references
-        .as_mut()
-        .map(|held| held.python.compare(kept, outputs));
-    compared.unwrap_or_else(|| Ok(Tensors::new()))
+    let Some(references) = references.as_mut() else {
+        return Ok(Tensors::new());
+    };
+    let found = references.python.compare(kept, outputs);
+    if found.is_err() {
+        references.kept.clear();
+    }
+    found
 }
 
 /// Tensors with all elements as f64.

@@ -16,7 +16,6 @@ use sweeper_program::{CanonicalShape, Phase, Problem, Program, Runner, Tensors};
 use answered::{answered_by_device, answered_by_reference};
 
 use crate::auto::Auto;
-use crate::compile::CachePlace;
 use crate::device::{Artifact, Device, DeviceError, Job, Prepared, busy};
 use crate::execute::answers::Answers;
 use crate::execute::audit::{Audit, Audited};
@@ -57,8 +56,7 @@ pub struct BlockContext<'a> {
     /// The problem with these inputs, if functions can run on them.
     for_functions: Option<ProblemInstance>,
     audit: Audit,
-    /// The cache, for loops that compile themselves.
-    cache: Option<CachePlace>,
+    answers: &'a Answers,
     /// The point whose kernel left threads at work in this process, whatever runs.
     busy: Cell<Option<u32>>,
 }
@@ -122,7 +120,7 @@ impl<'a> BlockContext<'a> {
         block: &'a Block,
         block_inputs: BlockInputs,
         artifacts: &Artifacts,
-        answers: &Answers,
+        answers: &'a Answers,
         device: &mut dyn Device,
         listener: &mut dyn Listener,
     ) -> Result<Self, ContextError> {
@@ -152,7 +150,7 @@ impl<'a> BlockContext<'a> {
             showing: BTreeMap::new(),
             for_functions: None,
             audit: Audit::default(),
-            cache: answers.place().cloned(),
+            answers,
             busy: Cell::default(),
         };
         if let SmallerProblem::Reduced(small) = &smaller {
@@ -246,7 +244,7 @@ impl<'a> BlockContext<'a> {
         if self.is_spoiled() {
             note_changes(&mut measurement, vec![busy::WORDS.to_owned()]);
         }
-        let cache = self.cache.as_ref();
+        let cache = self.answers.place();
         let auto = undecided.map(|own| own.begin((self.block, point), cache, prepared, device));
         Ok(VerifiedPoint {
             auto: auto.transpose()?.map(Box::new),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::device::null::Null;
+use crate::execute::answers::Answers;
 use crate::execute::protocol::{Settings, Stage};
 use crate::manifest::settings::{Order, Stopping, Warmup};
 use sweeper_program::inputs::InputKey;
@@ -67,7 +68,7 @@ fn a_smaller_problem_proves_nothing_of_other_kernels() {
         showing: BTreeMap::new(),
         for_functions: None,
         audit: Audit::default(),
-        cache: None,
+        answers: &Answers::default(),
         busy: Cell::default(),
     };
     // Another fault changes the kernels of `faulty`, not those of `sound`.

@@ -66,6 +66,7 @@ impl BlockContext<'_> {
             showing: self.for_functions.as_ref().filter(|_| one.is_function),
             judge: self.judge.as_ref(),
             point: one.point,
+            answers: self.answers,
             covering: covering_phase(self.block),
             program: one.prepared,
             specs: &one.specs,

@@ -39,8 +39,8 @@ impl Python {
         Ok(request)
     }
 
-    /// Imports the library of a function's arrays, and PyTorch's compiler if that compiles it, which
-    /// are no part of the time that a call may take. Yields that call's request.
+    /// Imports the library of a function's arrays, and PyTorch's compiler where it is used: neither
+    /// is part of the time that a call may take. Yields that call's request.
     ///
     /// # Errors
     /// An interpreter or a library that is not there.
