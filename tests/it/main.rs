@@ -15,6 +15,8 @@ mod manifest;
 mod shim;
 /// Products of warps on tensor cores.
 mod mma;
+/// Vectors of kernels for CPUs, by each instruction set that can run here.
+mod vectors;
 /// Generated kernels, on the CPU device and on the shim.
 mod codegen;
 /// Conformance of the semi-CRF kernels: kernels for CPUs, and kernels for GPUs on the CPU.

@@ -1,4 +1,4 @@
-// Functions of generated kernels: elementwise ones of sixteen lanes, and loads, stores and whole
+// Functions of generated kernels: elementwise ones of vectors, and loads, stores and whole
 // numbers that vectors of f32 need beside them.
 //
 // Polynomials are Chebyshev fits in f64 of what their comment says; errors are of the function.
@@ -10,11 +10,11 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-// Sixteen numbers of 64 bits.
+// As many numbers of 64 bits as a vector has lanes.
 typedef struct {
     vl low, high;
 } Long;
-typedef int64_t vl_anywhere __attribute__((vector_size(64), aligned(8), may_alias));
+typedef int64_t vl_anywhere __attribute__((vector_size(4 * LANES), aligned(8), may_alias));
 
 // The first `count` lanes of memory; `count` is LANES wherever the compiler can see it. The other
 // lanes are 0.
@@ -28,6 +28,8 @@ INLINE vf v_load_first(const float *from, int64_t count) {
             : "r"(from), "r"(mask), "m"(*(const float(*)[LANES])from)
             : "k1");
     return r;
+#elif LANES == 8
+    return __builtin_ia32_maskloadps256((const vf *)from, v_first(count));
 #else
     return v_load_part(from, count, 0.0f);
 #endif
@@ -43,6 +45,8 @@ INLINE void v_store_first(float *to, vf x, int64_t count) {
             :
             : "r"(to), "v"(x), "r"(mask)
             : "k1", "memory");
+#elif LANES == 8
+    __builtin_ia32_maskstoreps256((vf *)to, v_first(count), x);
 #else
     for (int i = 0; i < LANES; i++)
         if (i < count) to[i] = x[i];
@@ -52,7 +56,7 @@ INLINE void v_store_first(float *to, vf x, int64_t count) {
 // The same past the caches.
 INLINE void v_store_past(float *to, vf x, int64_t count, int nontemporal) {
     if (nontemporal && count == LANES)
-        v_store_line(to, x);
+        v_store_nontemporal(to, x);
     else
         v_store_first(to, x, count);
 }
@@ -76,7 +80,13 @@ INLINE vf v_first_of(vf x, int64_t count, float rest) {
 INLINE double v_sum_wide(vf x) {
     const Wide wide = v_widen(x);
     const vd s = wide.low + wide.high;
+#if LANES == 16
     return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+#elif LANES == 8
+    return (s[0] + s[2]) + (s[1] + s[3]);
+#else
+    return s[0] + s[1];
+#endif
 }
 
 // 1 where the mask is set, else 0.
@@ -89,6 +99,16 @@ INLINE vf v_sqrt(vf x) {
 #ifdef __AVX512F__
     vf r;
     __asm__("vsqrtps %1, %0" : "=v"(r) : "v"(x));
+    return r;
+#elif LANES == 8
+    vf r;
+    __asm__("vsqrtps %1, %0" : "=x"(r) : "x"(x));
+    return r;
+#elif defined(__SSE__)
+    return __builtin_ia32_sqrtps(x);
+#elif defined(__aarch64__)
+    vf r;
+    __asm__("fsqrt %0.4s, %1.4s" : "=w"(r) : "w"(x));
     return r;
 #else
     for (int i = 0; i < LANES; i++) x[i] = __builtin_sqrtf(x[i]);
@@ -141,7 +161,7 @@ INLINE vf v_tanh(vf x) {
     return v_select(x == x, v_select(a < 0.625f, near, v_sign_of(far, x)), x);
 }
 
-// 1e-7. Small arguments: erf x / x - 1 up to 0.93; large ones: ln(1 - erf x) up to 4, where erf is
+// 1.2e-7. Small arguments: erf x / x - 1 up to 0.93; large ones: ln(1 - erf x) up to 4, where erf is
 // 1.
 INLINE vf v_erf(vf x) {
     const vf a = v_abs(x), s = x * x;
@@ -171,7 +191,7 @@ INLINE vf v_sine(vf x, int32_t quarters) {
     const Wide n = {(w.low * two_over_pi + rounder) - rounder, (w.high * two_over_pi + rounder) - rounder};
     const vf r = v_narrow((Wide){w.low - n.low * half_pi, w.high - n.high * half_pi});
     const vi_half low = __builtin_convertvector(n.low, vi_half), high = __builtin_convertvector(n.high, vi_half);
-    const vi quarter = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) + quarters;
+    const vi quarter = __builtin_shufflevector(low, high, V_IOTA) + quarters;
     const vf s = r * r;
     const vf sine = ((s * -1.958789088e-4f + 8.332748271e-3f) * s - 0.1666666466f) * s * r + r;
     const vf cosine = ((s * 2.454794209e-5f - 1.388830304e-3f) * s + 4.166666466e-2f) * s * s - 0.5f * s + 1.0f;
@@ -184,31 +204,31 @@ INLINE vf v_cos(vf x) { return v_sine(x, 1); }
 // Whole numbers.
 INLINE Long l_all(int64_t x) { return (Long){x - (vl){}, x - (vl){}}; }
 INLINE Long l_from(int64_t first) {
-    return (Long){first + (vl){0, 1, 2, 3, 4, 5, 6, 7}, first + (vl){8, 9, 10, 11, 12, 13, 14, 15}};
+    return (Long){first + (vl){V_LOWER}, first + (vl){V_UPPER}};
 }
 INLINE Long l_load_step(const int64_t *from, int64_t step, int64_t count) {
     int64_t lanes[LANES] = {0};
     for (int64_t i = 0; i < count; i++) lanes[i] = from[i * step];
-    return (Long){*(const vl_anywhere *)lanes, *(const vl_anywhere *)(lanes + 8)};
+    return (Long){*(const vl_anywhere *)lanes, *(const vl_anywhere *)(lanes + LANES / 2)};
 }
 INLINE Long l_load_first(const int64_t *from, int64_t count) {
     if (count < LANES) return l_load_step(from, 1, count);
-    return (Long){*(const vl_anywhere *)from, *(const vl_anywhere *)(from + 8)};
+    return (Long){*(const vl_anywhere *)from, *(const vl_anywhere *)(from + LANES / 2)};
 }
-INLINE int64_t l_lane(Long x, int64_t i) { return i < 8 ? x.low[i] : x.high[i - 8]; }
+INLINE int64_t l_lane(Long x, int64_t i) { return i < LANES / 2 ? x.low[i] : x.high[i - LANES / 2]; }
 INLINE void l_store_step(int64_t *to, int64_t step, Long x, int64_t count) {
     for (int64_t i = 0; i < count; i++) to[i * step] = l_lane(x, i);
 }
 
 INLINE vi l_mask(vl low, vl high) {
     const vi_half a = __builtin_convertvector(low, vi_half), b = __builtin_convertvector(high, vi_half);
-    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return __builtin_shufflevector(a, b, V_IOTA);
 }
 INLINE vi l_equal(Long a, Long b) { return l_mask(a.low == b.low, a.high == b.high); }
 INLINE vi l_less(Long a, Long b) { return l_mask(a.low < b.low, a.high < b.high); }
 INLINE vi l_less_equal(Long a, Long b) { return l_mask(a.low <= b.low, a.high <= b.high); }
 
-// Where a number lies beside sixteen columns from `first` on: in lanes, -1 before and LANES behind
+// Where a number lies beside a vector of columns from `first` on: in lanes, -1 before and LANES behind
 // them. Comparing lanes with it is comparing columns with the number, in 32 bits.
 INLINE int32_t lane_of(int64_t number, int64_t first) {
     if (number < first) return -1;
@@ -217,7 +237,7 @@ INLINE int32_t lane_of(int64_t number, int64_t first) {
 
 INLINE vf v_from_long(Long x) {
     const vf_half a = __builtin_convertvector(x.low, vf_half), b = __builtin_convertvector(x.high, vf_half);
-    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return __builtin_shufflevector(a, b, V_IOTA);
 }
 INLINE Long l_from_float(vf x) {
     const Wide wide = v_widen(x);
@@ -233,7 +253,7 @@ INLINE vf v_gather(const float *from, Long index, int64_t step, int64_t column_s
 INLINE Long l_gather(const int64_t *from, Long index, int64_t step, int64_t column_step, int64_t count) {
     int64_t lanes[LANES] = {0};
     for (int64_t i = 0; i < count; i++) lanes[i] = from[l_lane(index, i) * step + i * column_step];
-    return (Long){*(const vl_anywhere *)lanes, *(const vl_anywhere *)(lanes + 8)};
+    return (Long){*(const vl_anywhere *)lanes, *(const vl_anywhere *)(lanes + LANES / 2)};
 }
 
 // One number by the same arithmetic.

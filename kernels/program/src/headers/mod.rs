@@ -5,14 +5,14 @@ use crate::SourceFile;
 /// Arguments and hints for kernels in C.
 pub const CPU_H: SourceFile = SourceFile::embedded("cpu.h", include_str!("cpu.h"));
 
-/// Sixteen floats at a time.
+/// Vectors of floats as wide as the registers of the processor.
 pub const VECTOR_H: SourceFile = SourceFile::embedded("vector.h", include_str!("vector.h"));
 
 /// Stores past the caches; includes `vector.h`.
 pub const NONTEMPORAL_H: SourceFile =
     SourceFile::embedded("nontemporal.h", include_str!("nontemporal.h"));
 
-/// Exponential and logarithm of sixteen floats; includes `vector.h`.
+/// Exponential and logarithm of vectors; includes `vector.h`.
 pub const ELEMENTARY_H: SourceFile =
     SourceFile::embedded("elementary.h", include_str!("elementary.h"));
 

@@ -20,23 +20,20 @@ static inline int is_large(int64_t floats) { return floats >= LARGE_BYTES / 4; }
 // caches. Where some rows do and others do not, storing in both ways is slower than storing all as
 // usual.
 static inline int is_lines(const float *to, int64_t step) {
-    return ((uintptr_t)to & 63) == 0 && step % LANES == 0;
+    return ((uintptr_t)to & 63) == 0 && step % LINE == 0;
 }
 
-// Stores a line. Other stores may overtake it, until there is a fence.
-static inline void v_store_line(float *to, vf x) {
+// Stores a vector of a line whose others are stored so, too. Other stores may overtake it, until
+// there is a fence.
+static inline void v_store_nontemporal(float *to, vf x) {
 #if defined(__clang__)
     __builtin_nontemporal_store(x, (vf *)to);
-#elif defined(__AVX512F__)
+#elif LANES == 16
     __builtin_ia32_movntps512(to, x);
-#elif defined(__AVX__)
-    __builtin_ia32_movntps256(to, __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7));
-    __builtin_ia32_movntps256(to + 8, __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15));
+#elif LANES == 8
+    __builtin_ia32_movntps256(to, x);
 #elif defined(__SSE__)
-    __builtin_ia32_movntps(to, __builtin_shufflevector(x, x, 0, 1, 2, 3));
-    __builtin_ia32_movntps(to + 4, __builtin_shufflevector(x, x, 4, 5, 6, 7));
-    __builtin_ia32_movntps(to + 8, __builtin_shufflevector(x, x, 8, 9, 10, 11));
-    __builtin_ia32_movntps(to + 12, __builtin_shufflevector(x, x, 12, 13, 14, 15));
+    __builtin_ia32_movntps(to, x);
 #else
     v_store(to, x);
 #endif

@@ -12,7 +12,7 @@ KERNEL(copy_f32, args, block) {
     if (is_large(n) && is_lines(out + first, 0)) {
         for (; i + LANES <= end; i += LANES) {
             v_prefetch(x + i, 1);
-            v_store_line(out + i, v_load(x + i));
+            v_store_nontemporal(out + i, v_load(x + i));
         }
         v_fence();
     }

@@ -1,7 +1,7 @@
 // Arithmetic over a block of edges as one flat stretch of memory, without a lane wasted whatever
 // the number of labels: rows of `labels` floats lie one behind the other and straddle vectors.
 //
-// After `period` elements, the least common multiple of `labels` and LANES, rows and vectors begin
+// After `period` elements, the least common multiple of `labels` and LINE, rows and vectors begin
 // together again; what depends on an element's place in its row is a pattern of that many elements.
 #ifndef SWEEPER_SEMICRF_FLAT_H
 #define SWEEPER_SEMICRF_FLAT_H
@@ -15,8 +15,8 @@
 
 static inline int64_t period_of(int64_t labels) {
     int64_t odd = labels, even = 1;
-    while (odd % 2 == 0 && even < LANES) odd /= 2, even *= 2;
-    return odd * LANES;
+    while (odd % 2 == 0 && even < LINE) odd /= 2, even *= 2;
+    return odd * LINE;
 }
 
 // Whole periods that make up about a chunk.

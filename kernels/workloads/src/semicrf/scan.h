@@ -4,8 +4,8 @@
 // row[n][c]), where the greatest row[n][c] is 0 and offsets are f64. An f32 near 3e4 would be 0.002
 // apart from the next. Entropies have offsets of their own.
 //
-// Compile-time words: FORM, SEMIRING, and VECTORS, the vectors that hold a row of labels, where the
-// canonical shape bounds them.
+// Compile-time words: FORM, SEMIRING, and LINES, the lines of cache that hold a row of labels, where
+// the canonical shape bounds them.
 #ifndef SWEEPER_SEMICRF_SCAN_H
 #define SWEEPER_SEMICRF_SCAN_H
 
@@ -83,8 +83,8 @@ typedef struct {
 } Weights;
 
 
-#ifdef VECTORS
-static inline int64_t vectors_of(const Scan *s) { (void)s; return VECTORS; }
+#ifdef LINES
+static inline int64_t vectors_of(const Scan *s) { (void)s; return LINES * (LINE / LANES); }
 #else
 static inline int64_t vectors_of(const Scan *s) { return s->pitch / LANES; }
 #endif
@@ -136,8 +136,8 @@ static Scan scan_of(const uint64_t *args, uint32_t block) {
         .tables = ARG_PART(args, ARG_TABLES, float, block),
         .ring = ARG_PART(args, ARG_RING, float, block),
     };
-#ifdef VECTORS
-    s.pitch = VECTORS * LANES;
+#ifdef LINES
+    s.pitch = LINES * LINE;
 #else
     s.pitch = (s.labels + LANES - 1) / LANES * LANES;
 #endif

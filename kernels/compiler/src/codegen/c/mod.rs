@@ -1,4 +1,4 @@
-//! Kernels in C: sixteen columns at a time, rows one after the other.
+//! Kernels in C: a vector of columns at a time, rows one after the other.
 
 mod kernel;
 mod nontemporal;

@@ -1,4 +1,4 @@
-//! Expressions of sixteen lanes: values that vary over columns, in C.
+//! Expressions of vectors: values that vary over columns, in C.
 
 use crate::graph::op::Binary;
 use crate::nest::{Nest, Value, ValueId};

@@ -16,6 +16,12 @@
 #include "elementary.h"
 
 #define TILE 64
+// Rows of a block of products: their sums, two vectors each, stay in registers.
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define BLOCK_ROWS 8
+#else
+#define BLOCK_ROWS 4
+#endif
 #define NEVER -__builtin_inff()
 #define LOG2_E 1.44269504088896341f
 #define FAR 16.0f
@@ -153,11 +159,11 @@ INLINE void finish(const Tile *tile, int count, int64_t row, int64_t column, vf 
     if (tile->epilogue == WEIGH) v_store(tile->most + column, most), v_store(tile->sum + column, sum);
 }
 
-// to(row + r, column + c) = sum over k of a(row + r, k) b(k, column + c), of `count` rows (up to 8)
-// and one or two vectors.
+// to(row + r, column + c) = sum over k of a(row + r, k) b(k, column + c), of up to BLOCK_ROWS
+// rows and one or two vectors.
 INLINE void block_products(const Tile *tile, int count, int vectors, int64_t row, int64_t column, int64_t inner,
                            const float *a, int64_t a_row, int64_t a_column, Rows b, float *to, int64_t to_row) {
-    vf sum[8][2];
+    vf sum[BLOCK_ROWS][2];
     a += row * a_row, b.at += column, to += row * to_row + column;
     UNROLL for (int r = 0; r < count; r++)
         UNROLL for (int v = 0; v < vectors; v++)
@@ -175,12 +181,12 @@ INLINE void block_products(const Tile *tile, int count, int vectors, int64_t row
         UNROLL for (int v = 0; v < vectors; v++) v_store(to + r * to_row + v * LANES, sum[r][v]);
 }
 
-// Products of all rows, eight at a time.
+// Products of all rows, a block at a time.
 INLINE void column_products(const Tile *tile, int64_t rows, int vectors, int64_t column, int64_t inner, const float *a,
                             int64_t a_row, int64_t a_column, Rows b, float *to, int64_t to_row) {
     int64_t r = 0;
-    for (; r + 8 <= rows; r += 8)
-        block_products(tile, 8, vectors, r, column, inner, a, a_row, a_column, b, to, to_row);
+    for (; r + BLOCK_ROWS <= rows; r += BLOCK_ROWS)
+        block_products(tile, BLOCK_ROWS, vectors, r, column, inner, a, a_row, a_column, b, to, to_row);
     for (; r < rows; r++) block_products(tile, 1, vectors, r, column, inner, a, a_row, a_column, b, to, to_row);
 }
 

@@ -15,7 +15,7 @@ static FILES: [SourceFile; 4] = [
 /// Rows of the result that a block has, or has at a time.
 const ROWS: usize = 64;
 
-/// Floats of a vector, to which widths are rounded up.
+/// Floats of the widest vectors, to which widths are rounded up.
 const LANES: usize = 16;
 
 /// Blocks that keep a large CPU busy; each of a head's has a gradient by queries of its own.

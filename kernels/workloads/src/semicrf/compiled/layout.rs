@@ -2,8 +2,11 @@
 
 use crate::semicrf::sizes::{Semiring, Sizes};
 
-/// Floats of a vector: `LANES` in vector.h.
-pub(super) const LANES: usize = 16;
+/// Floats of a line of cache: `LINE` in vector.h.
+pub(super) const LINE: usize = 16;
+
+/// Floats of the narrowest vectors: `LANES` in vector.h.
+const LEAST_LANES: usize = 4;
 
 /// Elements of a chunk: `CHUNK` in flat.h.
 const CHUNK: usize = 4096;
@@ -11,17 +14,17 @@ const CHUNK: usize = 4096;
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
     sizes: Sizes,
-    /// Floats of a row of labels, whole vectors.
+    /// Floats of a row of labels, whole lines.
     pub(super) pitch: usize,
     /// Longest duration that fits into the longest sequence.
     pub(super) longest: usize,
 }
 
 impl Layout {
-    pub(super) fn new(sizes: &Sizes, vectors: usize) -> Self {
+    pub(super) fn new(sizes: &Sizes, lines: usize) -> Self {
         Layout {
             sizes: *sizes,
-            pitch: vectors * LANES,
+            pitch: lines * LINE,
             longest: sizes.longest().min(sizes.last_end()),
         }
     }
@@ -57,7 +60,7 @@ impl Layout {
 
     /// Elements after which rows of labels and vectors begin together again.
     fn period(&self) -> usize {
-        self.sizes.c >> self.sizes.c.trailing_zeros().min(LANES.ilog2()) << LANES.ilog2()
+        self.sizes.c >> self.sizes.c.trailing_zeros().min(LINE.ilog2()) << LINE.ilog2()
     }
 
     /// `place_messages` in messages.h.
@@ -86,7 +89,7 @@ impl Layout {
 
     /// `Flat` in materialized.h, or the tables of decomposed.h; then the shifts of forward.h.
     pub(super) fn table_floats(&self) -> usize {
-        let shifts = 3 * self.longest.next_multiple_of(LANES);
+        let shifts = 3 * self.longest.next_multiple_of(LINE);
         if self.is_materialized() {
             let period = self.period();
             let chunk = if period >= CHUNK {
@@ -95,7 +98,7 @@ impl Layout {
                 CHUNK / period * period
             };
             let patterns = 2 * (period + self.pitch);
-            return patterns + 2 * (chunk + period + 3 * LANES) + shifts;
+            return patterns + 2 * (chunk + period + 3 * LINE) + shifts;
         }
         let products = if self.has_entropy() { 2 } else { 1 };
         let rows = self.longest + products * self.transition_tables() * self.sizes.c + 2;
@@ -111,7 +114,7 @@ impl Layout {
     pub(super) fn work_floats(&self) -> usize {
         if self.is_materialized() {
             let (rows, period) = (self.longest * self.sizes.c + 2 * self.pitch, self.period());
-            3 * rows + 3 * period + period / LANES
+            3 * rows + 3 * period + period / LEAST_LANES
         } else {
             (3 * self.transition_tables() * self.sizes.c + 8) * self.pitch
         }

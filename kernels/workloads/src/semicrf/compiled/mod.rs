@@ -394,11 +394,11 @@ fn layout_and_defines(
         .bound("C")
         .filter(|&bound| bound >= sizes.c as u64);
     let labels = bound.map_or(sizes.c, |bound| bound as usize);
-    let vectors = labels.div_ceil(layout::LANES);
+    let lines = labels.div_ceil(layout::LINE);
     if bound.is_some() {
-        defines.push(KernelSource::define("VECTORS", vectors));
+        defines.push(KernelSource::define("LINES", lines));
     }
-    (Layout::new(sizes, vectors), defines)
+    (Layout::new(sizes, lines), defines)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The text of a kernel in C.
 //!
-//! Each pass over the columns is a function of sixteen of them, or of fewer at the end of a row.
+//! Each pass over the columns is a function of a vector of them, or of fewer at the end of a row.
 //! The values of the row that it needs are in a `Row`, which the compiler takes apart: everything
 //! is inlined.
 
