@@ -161,8 +161,8 @@ INLINE vf v_tanh(vf x) {
     return v_select(x == x, v_select(a < 0.625f, near, v_sign_of(far, x)), x);
 }
 
-// 1.2e-7. Small arguments: erf x / x - 1 up to 0.93; large ones: ln(1 - erf x) up to 4, where erf is
-// 1.
+// 1.2e-7. Small arguments: erf x / x - 1 up to 0.93; large ones: ln(1 - erf x) up to 4, where erf
+// is 1.
 INLINE vf v_erf(vf x) {
     const vf a = v_abs(x), s = x * x;
     const vf t = v_min(a, v_all(4.0f));
@@ -228,8 +228,8 @@ INLINE vi l_equal(Long a, Long b) { return l_mask(a.low == b.low, a.high == b.hi
 INLINE vi l_less(Long a, Long b) { return l_mask(a.low < b.low, a.high < b.high); }
 INLINE vi l_less_equal(Long a, Long b) { return l_mask(a.low <= b.low, a.high <= b.high); }
 
-// Where a number lies beside a vector of columns from `first` on: in lanes, -1 before and LANES behind
-// them. Comparing lanes with it is comparing columns with the number, in 32 bits.
+// Where a number lies beside a vector of columns from `first` on: in lanes, -1 before and LANES
+// behind them. Comparing lanes with it is comparing columns with the number, in 32 bits.
 INLINE int32_t lane_of(int64_t number, int64_t first) {
     if (number < first) return -1;
     return number - first < LANES ? (int32_t)(number - first) : LANES;

@@ -4,8 +4,8 @@
 // row[n][c]), where the greatest row[n][c] is 0 and offsets are f64. An f32 near 3e4 would be 0.002
 // apart from the next. Entropies have offsets of their own.
 //
-// Compile-time words: FORM, SEMIRING, and LINES, the lines of cache that hold a row of labels, where
-// the canonical shape bounds them.
+// Compile-time words: FORM, SEMIRING, and LINES, the lines of cache that hold a row of labels,
+// where the canonical shape bounds them.
 #ifndef SWEEPER_SEMICRF_SCAN_H
 #define SWEEPER_SEMICRF_SCAN_H
 
@@ -51,7 +51,7 @@ typedef struct {
 } Line;
 
 typedef struct {
-    int64_t labels, pitch, longest, end;  // pitch: floats of a row of labels, whole vectors
+    int64_t labels, pitch, longest, end;  // pitch: floats of a row of labels, whole lines
     int64_t first_index, durations, interval;
 
     const float *scores, *scores_end;  // edges, or cumulative scores, of this sequence; end of the tensor
@@ -83,11 +83,15 @@ typedef struct {
 } Weights;
 
 
-#ifdef LINES
-static inline int64_t vectors_of(const Scan *s) { (void)s; return LINES * (LINE / LANES); }
+// With narrow vectors, those are left out that hold no label.
+static inline int64_t vectors_of(const Scan *s) {
+#if defined(LINES) && LANES == LINE
+    (void)s;
+    return LINES;
 #else
-static inline int64_t vectors_of(const Scan *s) { return s->pitch / LANES; }
+    return (s->labels + LANES - 1) / LANES;
 #endif
+}
 
 static inline int64_t least_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -139,10 +143,10 @@ static Scan scan_of(const uint64_t *args, uint32_t block) {
 #ifdef LINES
     s.pitch = LINES * LINE;
 #else
-    s.pitch = (s.labels + LANES - 1) / LANES * LANES;
+    s.pitch = (s.labels + LINE - 1) / LINE * LINE;
 #endif
     s.capacity = ARG_INT(args, ARG_OFFSETS + 1) / 2;
-    s.shifts_pitch = (s.longest + LANES - 1) / LANES * LANES;
+    s.shifts_pitch = (s.longest + LINE - 1) / LINE * LINE;
     s.shifts = s.tables + ARG_INT(args, ARG_TABLES + 1) - 3 * s.shifts_pitch;
     const int64_t row = FORM == MATERIALIZED ? s.durations * s.labels * s.labels : s.labels;
     const int64_t step = (FORM == MATERIALIZED ? positions - 1 : positions + 1) * row;

@@ -1,4 +1,5 @@
-//! Functions of a vector of columns, one for each pass, and the `Row` that they share with the kernel.
+//! Functions of a vector of columns, one for each pass, and the `Row` that they share with the
+//! kernel.
 
 use super::super::vectors::Steps;
 use super::Writer;
