@@ -25,7 +25,11 @@
 #define NEVER -__builtin_inff()
 #define LOG2_E 1.44269504088896341f
 #define FAR 16.0f
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
 #define UNROLL _Pragma("GCC unroll 8")
+#endif
 #define INLINE static inline __attribute__((always_inline))
 
 // Rows of a matrix.
