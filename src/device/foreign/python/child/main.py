@@ -161,12 +161,13 @@ class Server:
 
     def load(self, request):
         """Imports what a function or a reference needs, while a GPU for references gets ready."""
+        uses_gpu = self.has_gpu and request["arrays"] == "torch"
         waking = threading.Thread(target=wake_gpu)
-        if self.has_gpu:
+        if uses_gpu:
             waking.start()
         self.framework(request["arrays"])
         self.load_compiler(request)
-        if request["arrays"] == "torch" and self.has_gpu:
+        if uses_gpu:
             from . import reference  # noqa: F401
 
             waking.join()
