@@ -139,6 +139,7 @@ fn calibrate(screen: &Screen) -> Exit {
         kind,
         ordinal,
         threads: 1,
+        spare: Vec::new(),
         cache: CacheState::Hot,
         silence_limit: POINT_LIMIT,
         answers: None,

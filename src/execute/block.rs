@@ -60,11 +60,14 @@ pub fn measure(
     }
     running.retain(|one: &VerifiedPoint| context.measures(one.point));
     let mut started = Vec::new();
+    let mut is_at_work = false;
     for mut one in running {
         listener.working(one.point.number, Stage::Warmup);
         let program = (one.prepared, one.point.mode);
         let (auto, warmup) = (one.auto.take(), block.settings.warmup);
-        match Sampler::start(device, program, auto, warmup, one.first_ns) {
+        let before = (one.first_ns, is_at_work && one.is_kernel());
+        is_at_work |= one.is_kernel();
+        match Sampler::start(device, program, auto, warmup, before) {
             Ok(sampler) => started.push((one, sampler)),
             Err(error) => fail(listener, one.point.number, error)?,
         }

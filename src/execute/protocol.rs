@@ -27,6 +27,9 @@ pub struct DeviceRequest {
     pub ordinal: u32,
     /// Threads of a measured program on a CPU.
     pub threads: u32,
+    /// Processors of a CPU whose cores measure nothing: there the next block is made ready while
+    /// one is measured.
+    pub spare: Vec<usize>,
     /// State of the second-level cache before each sample.
     pub cache: CacheState,
     /// How long a worker may be silent; its own waits have to be shorter.

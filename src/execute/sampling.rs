@@ -21,6 +21,8 @@ const SIZING_SAMPLES: u32 = 4;
 /// After so long at work clocks have risen and caches are in their final state; a program whose one
 /// run lasts this long is warm after it.
 const ENOUGH_WARMUP_NS: f64 = 20e6;
+/// So long is enough for a program of a process that was at work just before: its clocks have risen.
+const ENOUGH_AFTER_OTHERS_NS: f64 = 5e6;
 /// After that, two samples in a row that differ by less than this are steady.
 const STEADY_RATIO: f64 = 1.05;
 /// A sample that was throttled is taken again so often at most; then it is kept, and flagged.
@@ -51,7 +53,7 @@ pub struct Sampler {
 
 impl Sampler {
     /// Chooses how many iterations make a sample and warms up. `first_ns` is how long an iteration
-    /// took before.
+    /// took before; `is_after_others` says that the process which runs it was at work until now.
     ///
     /// # Errors
     /// Those of [`RunsPrograms::sample`](crate::device::RunsPrograms::sample).
@@ -60,7 +62,7 @@ impl Sampler {
         (program, mode): (Prepared, Mode),
         auto: Option<Box<Auto>>,
         warmup: Warmup,
-        first_ns: f64,
+        (first_ns, is_after_others): (f64, bool),
     ) -> Result<Self, DeviceError> {
         let wanted_ns = TICKS_PER_SAMPLE * device.clock_resolution_ns();
         // The first run pays for cold caches: more of them tell how long a warm one takes.
@@ -98,7 +100,7 @@ impl Sampler {
             readings: Vec::new(),
             flags: Vec::new(),
         };
-        sampler.warm_up(device, warmup, first_ns)?;
+        sampler.warm_up(device, warmup, (first_ns, is_after_others))?;
         if mode.iterations().is_none() {
             sampler.launch_floor_ns = device.launch_floor_ns(program, sampler.iterations);
         }
@@ -109,7 +111,7 @@ impl Sampler {
         &mut self,
         device: &mut dyn Device,
         warmup: Warmup,
-        first_ns: f64,
+        (first_ns, is_after_others): (f64, bool),
     ) -> Result<(), DeviceError> {
         match warmup {
             Warmup::Runs(count) => {
@@ -122,7 +124,7 @@ impl Sampler {
             Warmup::Auto => {
                 let mut spent_ns = first_ns;
                 let mut samples_ns = Vec::new();
-                while !is_warm(&samples_ns, spent_ns) {
+                while !is_warm(&samples_ns, spent_ns, is_after_others) {
                     if spent_ns > MAX_WARMUP_NS {
                         self.flags.push(Flag::Unsteady);
                         break;
@@ -299,13 +301,15 @@ impl Sampler {
 
 /// True if a program that was at work for `spent_ns` and took these samples is warm: they show no
 /// trend, or they did not long enough ago to count.
-fn is_warm(samples_ns: &[f64], spent_ns: f64) -> bool {
-    let is_close = match *samples_ns {
-        [] => true,
-        [.., before, last] => before.max(last) <= STEADY_RATIO * before.min(last),
-        [_] => false,
+fn is_warm(samples_ns: &[f64], spent_ns: f64, is_after_others: bool) -> bool {
+    let is_close = |before: f64, last: f64| before.max(last) <= STEADY_RATIO * before.min(last);
+    let enough_ns = match *samples_ns {
+        [.., before, last] if !is_close(before, last) => f64::INFINITY,
+        [_] => f64::INFINITY,
+        [_, .., _] if is_after_others => ENOUGH_AFTER_OTHERS_NS,
+        _ => ENOUGH_WARMUP_NS,
     };
-    is_steady(samples_ns) || spent_ns >= ENOUGH_WARMUP_NS && is_close
+    is_steady(samples_ns) || spent_ns >= enough_ns
 }
 
 /// The result of a [`Sampler`].
@@ -366,8 +370,14 @@ mod tests {
             script: Some(script),
         };
         let program = device.prepare(job).unwrap();
-        let mut sampler =
-            Sampler::start(&mut device, (program, EACH), None, Warmup::Auto, 1e6).unwrap();
+        let mut sampler = Sampler::start(
+            &mut device,
+            (program, EACH),
+            None,
+            Warmup::Auto,
+            (1e6, false),
+        )
+        .unwrap();
         while !sampler.is_done(stop) {
             sampler.take(&mut device).unwrap();
         }
@@ -504,8 +514,14 @@ mod tests {
             script: None,
         };
         let program = device.prepare(job).unwrap();
-        let mut sampler =
-            Sampler::start(&mut device, (program, EACH), None, Warmup::Auto, 1000.0).unwrap();
+        let mut sampler = Sampler::start(
+            &mut device,
+            (program, EACH),
+            None,
+            Warmup::Auto,
+            (1000.0, false),
+        )
+        .unwrap();
         (device.left, device.samples) = (left, 0);
         sampler.take(&mut device).unwrap();
         (sampler.finish(Stopping::Repeats(1), 0.0), device.samples)
@@ -527,12 +543,15 @@ mod tests {
 
     #[test]
     fn warm_after_time_and_without_a_trend() {
-        assert!(is_warm(&[], 25e6));
-        assert!(!is_warm(&[], 5e6));
-        assert!(!is_warm(&[9e6, 7e6], 30e6));
-        assert!(is_warm(&[9e6, 7e6, 6.9e6], 30e6));
-        assert!(is_warm(&[1e3; 6], 1e6));
-        assert!(!is_warm(&[1e3; 5], 1e6));
+        for is_after_others in [false, true] {
+            assert!(is_warm(&[], 25e6, is_after_others));
+            assert!(!is_warm(&[], 10e6, is_after_others));
+            assert!(!is_warm(&[9e6, 7e6], 30e6, is_after_others));
+            assert!(is_warm(&[9e6, 7e6, 6.9e6], 30e6, is_after_others));
+            assert!(is_warm(&[1e3; 6], 1e6, is_after_others));
+            assert!(!is_warm(&[1e3; 5], 1e6, is_after_others));
+            assert_eq!(is_warm(&[3e6, 3e6], 9e6, is_after_others), is_after_others);
+        }
     }
 
     #[test]

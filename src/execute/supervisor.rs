@@ -17,8 +17,8 @@ use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send
 use crate::declared::Declared;
 use crate::device::process::{LastWords, in_own_session, is_of_others, kill_session, signal_name};
 use crate::device::{Artifact, memory};
-use crate::hardware::DeviceIdentity;
 use crate::hardware::ceilings::Ceilings;
+use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::proc_stat::stat_of;
 use crate::row::outcome::{Cause, Outcome, Status};
 use crate::scratch;
@@ -166,6 +166,15 @@ impl Supervisor {
             self.worker = None;
         }
         measured
+    }
+
+    /// Greatest number of blocks that a worker has: where it disturbs no clock, the next block is
+    /// made ready while one is measured.
+    pub fn depth(&self) -> usize {
+        match self.device.kind {
+            DeviceKind::Cpu if self.device.spare.is_empty() => 1,
+            DeviceKind::Cpu | DeviceKind::Cuda | DeviceKind::Null => 2,
+        }
     }
 
     /// The device.

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
 use super::answers::Answers;
 use super::block::{self, Listener};
 use super::block_inputs::BlockInputs;
@@ -17,7 +19,7 @@ use super::fresh;
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
 use crate::declared::Declared;
 use crate::device::busy_time::BusyTimeDevice;
-use crate::device::cpu::Cpu;
+use crate::device::cpu::{Cpu, identity};
 use crate::device::cuda::Cuda;
 use crate::device::foreign::command::Commands;
 use crate::device::foreign::python::{Place, Python};
@@ -77,7 +79,14 @@ pub fn serve(
     let (orders, given) = mpsc::channel();
     // Not scoped: where the device is lost, this one must not wait for the next request.
     let threads = thread::Builder::new();
-    let reader = threads.spawn(move || read(requests, copies, &of_reader, &declared, &orders))?;
+    let spare = request.spare.clone();
+    let reader = threads.spawn(move || {
+        let read = || read(requests, copies, &of_reader, &declared, &orders);
+        match pool_on(spare)? {
+            Some(pool) => pool.install(read),
+            None => read(),
+        }
+    })?;
     let mut bench = Bench {
         device,
         threads: request.threads,
@@ -96,7 +105,7 @@ pub fn serve(
 fn start_threads(kind: DeviceKind, processors: usize) -> Result<(), rayon::ThreadPoolBuildError> {
     let is_told = std::env::var_os("RAYON_NUM_THREADS").is_some();
     let wanted = threads(kind, processors, is_told);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(wanted);
+    let pool = ThreadPoolBuilder::new().num_threads(wanted);
     pool.build_global()
 }
 
@@ -108,6 +117,16 @@ fn threads(kind: DeviceKind, processors: usize, is_told: bool) -> usize {
         DeviceKind::Cpu | DeviceKind::Null if is_told => 0,
         DeviceKind::Cpu | DeviceKind::Null => processors.max(1),
     }
+}
+
+/// The threads that make blocks ready where nothing is measured; `None` for those of all work.
+fn pool_on(spare: Vec<usize>) -> io::Result<Option<ThreadPool>> {
+    if spare.is_empty() {
+        return Ok(None);
+    }
+    let pool = ThreadPoolBuilder::new().num_threads(spare.len());
+    let pool = pool.start_handler(move |_| identity::keep_current_thread_on(&spare));
+    pool.build().map(Some).map_err(io::Error::other)
 }
 
 /// Reads requests and generates the inputs of blocks, until the stream or the other thread ends.

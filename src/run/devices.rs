@@ -43,6 +43,7 @@ pub fn device_requests(manifest: &Manifest) -> Result<Vec<DeviceRequest>, RunErr
         kind,
         ordinal,
         threads: manifest.device.threads,
+        spare: Vec::new(),
         cache,
         silence_limit: manifest.limits.point_timeout,
         answers: None,

@@ -16,9 +16,10 @@ use crate::compile::CachePlace;
 use crate::compile::CompileError;
 use crate::compile::kernels::Built;
 use crate::compile::toolchain::Toolchain;
+use crate::device::cpu;
 use crate::execute::protocol::{DeviceRequest, Stage};
 use crate::execute::supervisor::{Supervisor, WorkerCommand, WorkerError};
-use crate::hardware::DeviceIdentity;
+use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::{PointId, RunId};
 use crate::manifest::Manifest;
 use crate::plan::{Outline, Plan};
@@ -379,7 +380,13 @@ fn requests_with_answers(
     request: &Request,
 ) -> Result<Vec<DeviceRequest>, RunError> {
     let mut requests = device_requests(manifest)?;
+    // Code of users may start processes, which must not be taken for what another one left.
+    let is_ours = manifest.declared().next().is_none();
     for device in &mut requests {
+        if device.kind == DeviceKind::Cpu && is_ours {
+            let processors = rayon::current_num_threads();
+            device.spare = cpu::identity::spare_cpus(device.threads as usize, processors);
+        }
         device.answers = request.cache_dir.as_ref().map(|dir| CachePlace {
             dir: dir.clone(),
             capacity_bytes: manifest.cache.size_bytes,

@@ -1,6 +1,6 @@
 //! The identity of this host: its processors, clock and memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Instant;
 
@@ -59,11 +59,36 @@ pub fn allowed_cpus() -> Vec<usize> {
 /// Keeps the calling thread on the `index`-th of `cpus` from the end: systems like to place
 /// interrupts and daemons on the first. Without permission the thread stays as it is.
 pub fn pin_current_thread(cpus: &[usize], index: usize) {
-    if cpus.is_empty() {
-        return;
+    if !cpus.is_empty() {
+        keep_current_thread_on(&[cpus[cpus.len() - 1 - index % cpus.len()]]);
     }
+}
+
+/// The processors beside those that `threads` measuring threads are pinned to, and beside others of
+/// the same cores; as many as leave the measuring threads theirs of all `processors` of the job.
+pub fn spare_cpus(threads: usize, processors: usize) -> Vec<usize> {
+    let allowed = allowed_cpus();
+    let (others, measuring) = allowed.split_at(allowed.len().saturating_sub(threads));
+    let busy: BTreeSet<usize> = measuring.iter().flat_map(|&cpu| core_of(cpu)).collect();
+    let spare = others.iter().copied().filter(|cpu| !busy.contains(cpu));
+    spare.take(processors.saturating_sub(threads)).collect()
+}
+
+/// The processors of a processor's core; it alone where the system does not say.
+fn core_of(cpu: usize) -> Vec<usize> {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let ranges = text.trim().split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    });
+    std::iter::once(cpu).chain(ranges.flatten()).collect()
+}
+
+/// Keeps the calling thread, and processes that it starts, on some processors.
+pub fn keep_current_thread_on(cpus: &[usize]) {
     let mut set = CpuSet::new();
-    set.set(cpus[cpus.len() - 1 - index % cpus.len()]);
+    cpus.iter().for_each(|&cpu| set.set(cpu));
     // A refusal costs only steadiness, and the samples show that.
     let _ = sched_setaffinity(None, &set);
 }

@@ -77,6 +77,11 @@ impl BlockContext<'_> {
 }
 
 impl VerifiedPoint<'_> {
+    /// Whether it runs on the device itself, and not in another process.
+    pub fn is_kernel(&self) -> bool {
+        self.is_kernel
+    }
+
     /// The reason for which a point whose samples were taken is wrong, if it is.
     pub fn complaint(&self) -> Option<String> {
         if self.measurement.output_digest != self.last_digest {

@@ -185,15 +185,6 @@ impl<'a> Session<'a> {
         points.all(|point| self.finished.contains(&point.id))
     }
 
-    /// Greatest number of blocks that a worker has: where preparing disturbs no clock, the next
-    /// block is prepared while one is measured.
-    fn depth(&self) -> usize {
-        match self.plan.device.kind {
-            DeviceKind::Cpu => 1,
-            DeviceKind::Cuda | DeviceKind::Null => 2,
-        }
-    }
-
     /// On a GPU kernels are compiled while others are measured; a CPU would be disturbed by it.
     pub(super) fn compiles_beside(&self) -> bool {
         self.plan.device.kind == DeviceKind::Cuda && !self.request.skip_precompile
@@ -264,6 +255,7 @@ impl<'a> Session<'a> {
         supervisors: Vec<Supervisor>,
     ) -> Result<(), RunError> {
         let ahead = self.ahead(&blocks, &schedule);
+        let depth = supervisors.first().map_or(1, Supervisor::depth);
         let (sender, messages) = mpsc::channel();
         let stop = self.stop;
         let threads = thread::Builder::new;
@@ -290,7 +282,7 @@ impl<'a> Session<'a> {
             }
             let mut dispatch = Dispatch {
                 hands: vec![VecDeque::new(); tasks.len()],
-                depth: self.depth(),
+                depth,
                 lost: vec![false; tasks.len()],
                 blocks,
                 schedule,

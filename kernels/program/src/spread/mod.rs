@@ -127,23 +127,22 @@ impl Spread {
                 false => 0.0,
             }
         };
-        let squares: Vec<SliceSums> = probes
-            .par_iter()
-            .map(|probe| SliceSums::from_elements(shape, |at| noise(probe, at).powi(2)))
-            .collect();
+        let finite = |at: usize| Some(exact[at]).filter(|x| x.is_finite()).unwrap_or(0.0);
+        let size = SliceSums::from_elements(shape, |at| finite(at).powi(2)).whole;
+        let sums = probes.par_iter().map(|probe| {
+            let [squares, along] = SliceSums::of_several(shape, |at| {
+                let noise = noise(probe, at);
+                [noise * noise, noise * finite(at)]
+            });
+            (squares, along.whole)
+        });
+        let (squares, scales): (Vec<SliceSums>, Vec<f64>) = sums.unzip();
         let pairs = probes.par_chunks_exact(2);
         let products: Vec<SliceSums> = pairs
             .map(|pair| {
                 SliceSums::from_elements(shape, |at| noise(&pair[0], at) * noise(&pair[1], at))
             })
             .collect();
-        let finite = |at: usize| Some(exact[at]).filter(|x| x.is_finite()).unwrap_or(0.0);
-        let size = SliceSums::from_elements(&[exact.len()], |at| finite(at).powi(2)).whole;
-        let scales = probes.par_iter().map(|probe| {
-            let along = |at: usize| noise(probe, at) * finite(at);
-            SliceSums::from_elements(&[exact.len()], along).whole
-        });
-        let scales: Vec<f64> = scales.collect();
         Spread::from_sums(&squares, &products, &scales, size)
     }
 
@@ -368,20 +367,20 @@ impl ErrorSums {
     fn from_elements(out: impl Fn(usize) -> f64 + Sync, answer: &Tensor) -> Option<Self> {
         let exact = as_f64(answer);
         let (exact, shape) = (&exact[..], answer.shape());
-        let is_alike = |(at, exact): (usize, &f64)| match exact.is_finite() {
-            true => out(at).is_finite(),
-            false => out(at) == *exact || out(at).is_nan() && exact.is_nan(),
-        };
-        if !exact.par_iter().enumerate().all(is_alike) {
-            return None;
-        }
-        let finite = |at: usize, value: f64| if exact[at].is_finite() { value } else { 0.0 };
-        let error = |at: usize| out(at) - exact[at];
-        let along = |at: usize| finite(at, error(at) * exact[at]);
-        Some(ErrorSums {
-            errors: SliceSums::from_elements(shape, |at| finite(at, error(at).powi(2))),
-            sizes: SliceSums::from_elements(shape, |at| finite(at, exact[at].powi(2))),
-            along: SliceSums::from_elements(&[exact.len()], along).whole,
+        let [errors, sizes, along] = SliceSums::of_several(shape, |at| {
+            let (out, exact) = (out(at), exact[at]);
+            if exact.is_finite() {
+                let error = out - exact;
+                return [error * error, exact * exact, error * exact];
+            }
+            let is_alike = out == exact || out.is_nan() && exact.is_nan();
+            [if is_alike { 0.0 } else { f64::NAN }, 0.0, 0.0]
+        });
+        // An output that is not finite where its answer is has no finite error.
+        errors.whole.is_finite().then_some(ErrorSums {
+            errors,
+            sizes,
+            along: along.whole,
         })
     }
 

@@ -1,6 +1,8 @@
 //! Sums over all elements of a tensor and over each slice along each axis, in an order that does
 //! not depend on the number of threads.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::is_sliced;
@@ -10,6 +12,55 @@ const PIECES: usize = 32;
 
 /// Elements of a piece, at least.
 const PIECE: usize = 1 << 14;
+
+/// Elements of a tile at most, unless the last axis alone has more.
+const TILE: usize = 1 << 12;
+
+/// As many totals are added to in turns: each addition waits for the one before it.
+const LANES: usize = 8;
+
+/// The number of axes before the tile: the last axes together, each place in which has a sum of its
+/// own. The sums over slices along them follow from those, so that short axes cost no more than long
+/// ones.
+fn outer_axes(shape: &[usize]) -> usize {
+    let mut elements = 1;
+    let mut axes = shape.iter().rev();
+    let inner = axes.position(|extent| {
+        let is_last = elements == 1;
+        elements *= extent;
+        elements > TILE && !is_last
+    });
+    inner.map_or(0, |inner| shape.len() - inner)
+}
+
+/// Adds the numbers of some columns of a tile to those of its places; their totals.
+fn add_columns<const N: usize>(
+    places: &mut [Vec<f64>; N],
+    columns: Range<usize>,
+    numbers: impl Fn(usize) -> [f64; N],
+) -> [f64; N] {
+    let mut totals = [[0.0; LANES]; N];
+    let mut places = places.each_mut().map(|places| &mut places[columns.clone()]);
+    let columns_of_lanes = columns.len() / LANES * LANES;
+    for column in (0..columns_of_lanes).step_by(LANES) {
+        let held: [[f64; N]; LANES] =
+            std::array::from_fn(|lane| numbers(columns.start + column + lane));
+        for (at, places) in places.iter_mut().enumerate() {
+            for (lane, place) in places[column..column + LANES].iter_mut().enumerate() {
+                *place += held[lane][at];
+                totals[at][lane] += held[lane][at];
+            }
+        }
+    }
+    for column in columns_of_lanes..columns.len() {
+        let held = numbers(columns.start + column);
+        for (at, places) in places.iter_mut().enumerate() {
+            places[column] += held[at];
+            totals[at][0] += held[at];
+        }
+    }
+    totals.map(|lanes| lanes.iter().sum())
+}
 
 /// Sums of a number that each element of a tensor has.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,75 +87,78 @@ impl SliceSums {
 
     /// The sums of `number`, a function of an element's place in row-major order.
     pub fn from_elements(shape: &[usize], number: impl Fn(usize) -> f64 + Sync) -> Self {
-        let columns = shape.last().copied().unwrap_or(1);
+        let [sums] = SliceSums::of_several(shape, |at| [number(at)]);
+        sums
+    }
+
+    /// The sums of several numbers that each element has, in one pass.
+    pub fn of_several<const N: usize>(
+        shape: &[usize],
+        numbers: impl Fn(usize) -> [f64; N] + Sync,
+    ) -> [Self; N] {
+        let mut sums: [Self; N] = std::array::from_fn(|_| SliceSums::zero(shape));
         let elements: usize = shape.iter().product();
-        let mut sums = SliceSums::zero(shape);
         if elements == 0 {
             return sums;
         }
-        // A long last axis is cut, too: a tensor may be a single row.
-        let cut = columns.min(PIECE);
-        let parts = columns.div_ceil(cut);
-        let units = elements / columns * parts;
+        let outer = outer_axes(shape);
+        let tile: usize = shape[outer..].iter().product();
+        // A long tile is cut: a tensor may be a single row.
+        let cut = tile.min(PIECE);
+        let parts = tile.div_ceil(cut);
+        let units = elements / tile * parts;
         let in_piece = units.div_ceil(PIECES).max(PIECE.div_ceil(cut));
-        let pieces: Vec<SliceSums> = (0..units.div_ceil(in_piece))
+        let pieces: Vec<([Self; N], [Vec<f64>; N])> = (0..units.div_ceil(in_piece))
             .into_par_iter()
             .map(|piece| {
-                let mut sums = SliceSums::zero(shape);
+                let mut sums = std::array::from_fn(|_| SliceSums::zero(shape));
+                let mut places = std::array::from_fn(|_| vec![0.0; tile]);
                 for unit in piece * in_piece..((piece + 1) * in_piece).min(units) {
                     let first = unit % parts * cut;
-                    let columns = first..(first + cut).min(columns);
-                    sums.add_part(shape, unit / parts, columns, &number);
+                    let columns = first..(first + cut).min(tile);
+                    let start = unit / parts * tile;
+                    let totals = add_columns(&mut places, columns, |at| numbers(start + at));
+                    for (sums, total) in sums.iter_mut().zip(totals) {
+                        sums.whole += total;
+                        sums.add_to_slices(shape, 0..outer, unit / parts, total);
+                    }
                 }
-                sums
+                (sums, places)
             })
             .collect();
-        for piece in &pieces {
-            sums.add(piece);
+        for (at, sums) in sums.iter_mut().enumerate() {
+            let mut places = vec![0.0; tile];
+            for (piece, own) in &pieces {
+                sums.add(&piece[at]);
+                places
+                    .iter_mut()
+                    .zip(&own[at])
+                    .for_each(|(sum, own)| *sum += own);
+            }
+            for (place, &total) in places.iter().enumerate() {
+                sums.add_to_slices(shape, outer..shape.len(), place, total);
+            }
         }
         sums
     }
 
-    /// Adds the elements of some columns of a row.
-    fn add_part(
+    /// Adds a number to the slices along some axes in which an index of these axes lies.
+    fn add_to_slices(
         &mut self,
         shape: &[usize],
-        row: usize,
-        columns: std::ops::Range<usize>,
-        number: &impl Fn(usize) -> f64,
+        axes: Range<usize>,
+        mut index: usize,
+        number: f64,
     ) {
-        let extent = shape.last().copied().unwrap_or(1);
-        let last_is_sliced = !shape.is_empty() && is_sliced(extent, self.elements);
-        let mut total = 0.0;
-        match self.axes.last_mut().filter(|_| last_is_sliced) {
-            Some(sums) => {
-                let places = row * extent + columns.start..;
-                for (sum, at) in sums[columns].iter_mut().zip(places) {
-                    let value = number(at);
-                    *sum += value;
-                    total += value;
-                }
+        let is_sliced = |extent: &&usize| is_sliced(**extent, self.elements);
+        let mut sums = self.axes[..shape[..axes.end].iter().filter(is_sliced).count()].iter_mut();
+        for extent in shape[axes].iter().rev() {
+            if is_sliced(&extent)
+                && let Some(sums) = sums.next_back()
+            {
+                sums[index % extent] += number;
             }
-            None => {
-                let values = columns.map(|column| number(row * extent + column));
-                total += values.sum::<f64>();
-            }
-        }
-        self.whole += total;
-        self.add_to_outer(shape, row, total, last_is_sliced);
-    }
-
-    /// Adds the sum over a row, or a part of one, to the slices that it lies in.
-    fn add_to_outer(&mut self, shape: &[usize], mut row: usize, total: f64, last_is_sliced: bool) {
-        let outer = &shape[..shape.len().saturating_sub(1)];
-        let mut axis = self.axes.len() - usize::from(last_is_sliced);
-        for &extent in outer.iter().rev() {
-            let index = row % extent;
-            row /= extent;
-            if is_sliced(extent, self.elements) {
-                axis -= 1;
-                self.axes[axis][index] += total;
-            }
+            index /= extent;
         }
     }
 
@@ -128,6 +182,50 @@ impl SliceSums {
         for (sums, others) in self.axes.iter_mut().zip(&other.axes) {
             for (sum, other) in sums.iter_mut().zip(others) {
                 *sum += other;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shapes whose tile is some axes, all of them, or a long one that is cut.
+    const SHAPES: [&[usize]; 7] = [
+        &[],
+        &[1],
+        &[3, 5, 7],
+        &[2, 40_000],
+        &[40_000, 1],
+        &[33, 41, 6, 6],
+        &[9, 1, 4100, 2],
+    ];
+
+    #[test]
+    fn every_slice_has_the_sum_of_its_elements() {
+        for shape in SHAPES {
+            let elements: usize = shape.iter().product();
+            let numbers = |at: usize| [(at % 101) as f64, (at % 7) as f64];
+            let found = SliceSums::of_several(shape, numbers);
+            for (number, found) in found.iter().enumerate() {
+                let mut expected = SliceSums::zero(shape);
+                for at in 0..elements {
+                    let value = numbers(at)[number];
+                    expected.whole += value;
+                    let mut inner = elements;
+                    let mut axes = expected.axes.iter_mut();
+                    for &extent in shape {
+                        inner /= extent;
+                        if is_sliced(extent, elements)
+                            && let Some(sums) = axes.next()
+                        {
+                            sums[at / inner % extent] += value;
+                        }
+                    }
+                }
+                // Whole numbers are added without rounding in any order.
+                assert_eq!(*found, expected, "{shape:?}");
             }
         }
     }
