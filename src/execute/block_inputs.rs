@@ -88,6 +88,17 @@ impl BlockInputs {
         })
     }
 
+    /// Whether they take so little of the host's memory that they can be made while another block
+    /// is measured in it.
+    pub fn are_small(block: &Block, declared: &[&'static Declared]) -> bool {
+        let Ok(problem) = problem_of(block, declared) else {
+            return true;
+        };
+        let inputs: u64 = problem.inputs().iter().map(TensorSpec::size_bytes).sum();
+        let bytes = 2 * inputs + problem.oracle_bytes(covering_phase(block));
+        bytes < memory::available_bytes() / 16
+    }
+
     /// A problem that no smaller one stands for.
     fn whole(whole: ProblemInstance) -> Self {
         BlockInputs {

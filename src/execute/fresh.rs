@@ -128,7 +128,7 @@ impl Observer for Only {
         false
     }
 
-    fn next(&mut self) -> Option<&Task> {
+    fn next(&mut self, _: usize) -> Option<&Task> {
         None
     }
 }

@@ -51,8 +51,9 @@ pub trait Observer {
     fn finished(&mut self, number: u32, outcome: Outcome);
     /// True if the block should be left where it is.
     fn is_stopped(&self) -> bool;
-    /// The task after this block, once it is known and if it may be made ready meanwhile.
-    fn next(&mut self) -> Option<&Task>;
+    /// The task that comes after this block and `others` more, once it is known and if it may be
+    /// made ready meanwhile.
+    fn next(&mut self, others: usize) -> Option<&Task>;
 }
 
 /// A block, and the compiled kernels of its points.
@@ -168,12 +169,13 @@ impl Supervisor {
         measured
     }
 
-    /// Greatest number of blocks that a worker has: where it disturbs no clock, the next block is
-    /// made ready while one is measured.
+    /// Greatest number of blocks that a worker has: where it disturbs no clock, the next ones are
+    /// made ready while one is measured. On a CPU that takes longer than to measure some blocks.
     pub fn depth(&self) -> usize {
         match self.device.kind {
             DeviceKind::Cpu if self.device.spare.is_empty() => 1,
-            DeviceKind::Cpu | DeviceKind::Cuda | DeviceKind::Null => 2,
+            DeviceKind::Cpu => 3,
+            DeviceKind::Cuda | DeviceKind::Null => 2,
         }
     }
 
@@ -201,11 +203,13 @@ impl Supervisor {
         task: &Task,
         observer: &mut dyn Observer,
     ) -> Result<(), WorkerError> {
-        let limit = self.limit;
+        let (limit, depth) = (self.limit, self.depth());
         let mut has_died_idle = false;
         let mut left: BTreeSet<u32> = task.points().collect();
         while !left.is_empty() && !observer.is_stopped() {
-            let ending = self.worker()?.measure(task, limit, &mut left, observer);
+            let ending = self
+                .worker()?
+                .measure(task, (limit, depth), &mut left, observer);
             let (culprit, outcome) = match ending {
                 Ending::Done(running) => {
                     self.usage.running += running;
@@ -286,8 +290,8 @@ struct Worker {
     last_words: LastWords,
     /// Keys of the kernels that it has.
     sent: HashSet<String>,
-    /// The first point of the block that it was given ahead of its time.
-    ahead: Option<u32>,
+    /// Number of blocks that it was given ahead of their time.
+    ahead: usize,
     /// How often the system had ended processes of the control group for their memory before it.
     kills_before: u64,
 }
@@ -327,7 +331,7 @@ impl Worker {
             events,
             last_words,
             sent: HashSet::new(),
-            ahead: None,
+            ahead: 0,
             kills_before: memory::group_kills(),
         };
         send(&mut worker.requests, &Request::Open(device.clone()))?;
@@ -356,13 +360,13 @@ impl Worker {
         send(&mut self.requests, &Request::Measure(Box::new(block)))
     }
 
-    /// Sends the next task, if it is known and was not sent yet. A pipe that is broken is heard of
-    /// as the end of all events.
-    fn give_ahead(&mut self, observer: &mut dyn Observer) {
-        if self.ahead.is_none()
-            && let Some(next) = observer.next()
+    /// Sends the next tasks that are known and were not sent yet, so that it has `depth` blocks. A
+    /// pipe that is broken is heard of as the end of all events.
+    fn give_ahead(&mut self, depth: usize, observer: &mut dyn Observer) {
+        while self.ahead + 1 < depth
+            && let Some(next) = observer.next(self.ahead)
         {
-            self.ahead = next.points().next();
+            self.ahead += 1;
             let _ = self.give(next, |_| true);
         }
     }
@@ -382,13 +386,14 @@ impl Worker {
     fn measure(
         &mut self,
         task: &Task,
-        limit: Duration,
+        (limit, depth): (Duration, usize),
         left: &mut BTreeSet<u32>,
         observer: &mut dyn Observer,
     ) -> Ending {
         // A task that was given ahead is whole: a worker that lost a point is another one.
-        if self.ahead.take().is_none() && self.give(task, |number| left.contains(&number)).is_err()
-        {
+        let is_given = self.ahead > 0;
+        self.ahead = self.ahead.saturating_sub(1);
+        if !is_given && self.give(task, |number| left.contains(&number)).is_err() {
             return Ending::Died(None, Stage::Inputs, self.obituary().outcome());
         }
         let mut current = None;
@@ -422,7 +427,7 @@ impl Worker {
                 }
             };
             silent = Duration::ZERO;
-            self.give_ahead(observer);
+            self.give_ahead(depth, observer);
             match event {
                 Event::Working { number, stage: at } => {
                     (current, stage) = (Some(number), at);

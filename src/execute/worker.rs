@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufReader, Read, Write};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -79,9 +79,11 @@ pub fn serve(
     let (orders, given) = mpsc::channel();
     // Not scoped: where the device is lost, this one must not wait for the next request.
     let threads = thread::Builder::new();
-    let spare = request.spare.clone();
+    let unfinished = Arc::<Unfinished>::default();
+    let (spare, of_reader_too) = (request.spare.clone(), Arc::clone(&unfinished));
     let reader = threads.spawn(move || {
-        let read = || read(requests, copies, &of_reader, &declared, &orders);
+        let to = (&orders, &*of_reader_too);
+        let read = || read(requests, copies, &of_reader, &declared, to);
         match pool_on(spare)? {
             Some(pool) => pool.install(read),
             None => read(),
@@ -93,6 +95,7 @@ pub fn serve(
         request,
         artifacts: HashMap::new(),
         answers,
+        unfinished,
         ranges: Ranges::find(),
         events,
     };
@@ -135,7 +138,7 @@ fn read(
     copies: u64,
     answers: &Answers,
     declared: &[&'static Declared],
-    orders: &Sender<Order>,
+    (orders, unfinished): (&Sender<Order>, &Unfinished),
 ) -> io::Result<()> {
     while let Some(request) = receive(&mut requests)? {
         let order = match request {
@@ -145,6 +148,11 @@ fn read(
                 {
                     return Ok(());
                 }
+                // What is measured has its memory on the host, too: it must not find that taken.
+                if copies > 1 && !BlockInputs::are_small(&block, declared) {
+                    unfinished.wait_for_none();
+                }
+                unfinished.add();
                 let block_inputs = BlockInputs::generate(&block, copies, answers, declared);
                 Order::Measure(block, Box::new(block_inputs))
             }
@@ -158,6 +166,33 @@ fn read(
     Ok(())
 }
 
+/// The number of blocks that were made ready and are not measured yet.
+#[derive(Default)]
+struct Unfinished {
+    blocks: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Unfinished {
+    fn blocks(&self) -> MutexGuard<'_, usize> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self) {
+        *self.blocks() += 1;
+    }
+
+    fn remove(&self) {
+        *self.blocks() -= 1;
+        self.changed.notify_all();
+    }
+
+    fn wait_for_none(&self) {
+        let waited = self.changed.wait_while(self.blocks(), |blocks| *blocks > 0);
+        drop(waited);
+    }
+}
+
 /// A device, and whom it works for.
 struct Bench<W> {
     device: Box<dyn Device>,
@@ -166,6 +201,7 @@ struct Bench<W> {
     request: DeviceRequest,
     artifacts: HashMap<String, Artifact>,
     answers: Arc<Answers>,
+    unfinished: Arc<Unfinished>,
     /// Names for a profiler, where there is one.
     ranges: Option<Ranges>,
     events: W,
@@ -180,7 +216,10 @@ impl<W: Write> Bench<W> {
                     let stage = Stage::Inputs;
                     send(&mut self.events, &Event::Working { number, stage })?;
                 }
-                Order::Measure(block, block_inputs) => self.measure(*block, *block_inputs)?,
+                Order::Measure(block, block_inputs) => {
+                    self.measure(*block, *block_inputs)?;
+                    self.unfinished.remove();
+                }
                 Order::Calibrate(kernels) => self.calibrate(&kernels)?,
             }
         }

@@ -3,6 +3,7 @@
 //! One thread a worker, because each waits for its process; on a GPU, threads that compile ahead of
 //! the measuring. All of them tell the main thread, which alone writes rows and shows what happens.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
@@ -53,8 +54,8 @@ pub(super) fn serve(
     messages: &Sender<Message>,
     stop: &AtomicBool,
 ) {
-    let mut next = None;
-    while let Some((block, task)) = next.take().or_else(|| tasks.recv().ok()) {
+    let mut next = VecDeque::new();
+    while let Some((block, task)) = next.pop_front().or_else(|| tasks.recv().ok()) {
         let mut listener = Listener {
             worker,
             block,
@@ -85,7 +86,7 @@ struct Listener<'a> {
     messages: &'a Sender<Message>,
     stop: &'a AtomicBool,
     tasks: &'a Receiver<Numbered>,
-    next: &'a mut Option<Numbered>,
+    next: &'a mut VecDeque<Numbered>,
 }
 
 impl Observer for Listener<'_> {
@@ -109,11 +110,11 @@ impl Observer for Listener<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn next(&mut self) -> Option<&Task> {
-        if self.next.is_none() {
-            *self.next = self.tasks.try_recv().ok();
+    fn next(&mut self, others: usize) -> Option<&Task> {
+        if self.next.len() <= others {
+            self.next.extend(self.tasks.try_recv());
         }
-        self.next.as_ref().map(|(_, task)| task)
+        self.next.get(others).map(|(_, task)| task)
     }
 }
 
