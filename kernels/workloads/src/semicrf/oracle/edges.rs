@@ -64,6 +64,14 @@ pub(super) struct Gradient {
 }
 
 impl Gradient {
+    /// By so many scores of edges of which none was added yet.
+    pub(super) fn zero(scores: usize) -> Self {
+        Gradient {
+            values: vec![0.0; scores],
+            probes: vec![vec![0.0; scores]; GRADIENT_LANES],
+        }
+    }
+
     /// Of sums, whose own roundings are added.
     fn from_sums(sums: &[GradientSum]) -> Self {
         let mut noisy = sums.to_vec();
@@ -96,42 +104,29 @@ pub(super) trait Edges {
 pub(super) struct Materialized<'a> {
     sizes: Sizes,
     edge: &'a [f64],
-    gradient: Gradient,
+    values: &'a mut [f64],
+    probes: [&'a mut [f64]; GRADIENT_LANES],
 }
 
 impl<'a> Materialized<'a> {
-    /// Of each sequence; with room for gradients where they are asked for.
-    pub(super) fn of_batch(sizes: &Sizes, edge: &'a [f64], has_gradients: bool) -> Vec<Self> {
-        let room = if has_gradients {
-            edge.len() / sizes.b
-        } else {
-            0
-        };
-        edge.chunks(edge.len() / sizes.b)
+    /// Of each sequence, with its part of a gradient, which is empty where none is asked for.
+    pub(super) fn of_batch(
+        sizes: &Sizes,
+        edge: &'a [f64],
+        gradient: &'a mut Gradient,
+    ) -> Vec<Self> {
+        let part = edge.len() / sizes.b;
+        let mut values = gradient.values.chunks_mut(part);
+        let probes = gradient.probes.iter_mut();
+        let mut probes: Vec<_> = probes.map(|probe| probe.chunks_mut(part)).collect();
+        edge.chunks(part)
             .map(|edge| Materialized {
                 sizes: *sizes,
                 edge,
-                gradient: Gradient {
-                    values: vec![0.0; room],
-                    probes: vec![vec![0.0; room]; GRADIENT_LANES],
-                },
+                values: values.next().unwrap_or_default(),
+                probes: std::array::from_fn(|lane| probes[lane].next().unwrap_or_default()),
             })
             .collect()
-    }
-
-    /// Gradients of the batch side by side.
-    pub(super) fn joined(parts: Vec<Self>) -> Vec<Gradient> {
-        let mut whole = Gradient {
-            values: Vec::new(),
-            probes: vec![Vec::new(); GRADIENT_LANES],
-        };
-        for part in parts {
-            whole.values.extend(part.gradient.values);
-            for (probe, part) in whole.probes.iter_mut().zip(part.gradient.probes) {
-                probe.extend(part);
-            }
-        }
-        vec![whole]
     }
 
     fn position(&self, edge: Edge) -> usize {
@@ -148,8 +143,8 @@ impl Edges for Materialized<'_> {
 
     fn add(&mut self, edge: Edge, marginal: Marginal) {
         let position = self.position(edge);
-        self.gradient.values[position] = marginal.value;
-        for (probe, noise) in self.gradient.probes.iter_mut().zip(marginal.noise) {
+        self.values[position] = marginal.value;
+        for (probe, noise) in self.probes.iter_mut().zip(marginal.noise) {
             probe[position] = marginal.value + noise;
         }
     }

@@ -43,6 +43,8 @@ const ONE: Weight = Weight {
 #[derive(Clone, Copy)]
 struct Term<'t> {
     log: f64,
+    /// Its part of the sum, once that is known.
+    share: f64,
     /// The score of the edge.
     score: f64,
     /// The variance of the logarithm by the roundings that form it.
@@ -60,7 +62,7 @@ impl Term<'_> {
 
 /// The semiring's sum (+) over `terms`, at least one, with noise whose directions follow from
 /// `place`.
-fn sum(semiring: Semiring, terms: &[Term<'_>], place: u64) -> Weight {
+fn sum(semiring: Semiring, terms: &mut [Term<'_>], place: u64) -> Weight {
     if semiring == Semiring::Max {
         let best = &terms[first_best(terms.iter().map(|term| term.log))];
         let mut noise = best.weight.noise;
@@ -73,14 +75,19 @@ fn sum(semiring: Semiring, terms: &[Term<'_>], place: u64) -> Weight {
     }
     let logs = terms.iter().map(|term| term.log);
     let most = logs.fold(f64::NEG_INFINITY, f64::max);
-    let total: f64 = terms.iter().map(|term| (term.log - most).exp()).sum();
+    let mut total = 0.0;
+    for term in terms.iter_mut() {
+        term.share = (term.log - most).exp();
+        total += term.share;
+    }
     let mut found = Weight {
         log: most + total.ln(),
         ..ONE
     };
     let (mut variance, mut squares) = (0.0, 0.0);
-    for term in terms {
-        let share = (term.log - most).exp() / total;
+    for term in terms.iter_mut() {
+        term.share /= total;
+        let share = term.share;
         let square = share * share;
         squares += square;
         // A weight that is none at all has no noise, however large its logarithm is.
@@ -100,16 +107,11 @@ fn sum(semiring: Semiring, terms: &[Term<'_>], place: u64) -> Weight {
 impl Weight {
     /// The sum over terms of p (h - ln p), where the sum of the weights is known.
     fn add_entropy(&mut self, terms: &[Term<'_>], place: u64) {
-        let parts = |term: &Term<'_>| {
-            let log = term.log - self.log;
-            let share = log.exp();
-            (share, term.weight.entropy - log)
-        };
-        let entropy = terms.iter().map(parts).map(|(share, below)| share * below);
-        let entropy: f64 = entropy.sum();
+        let below = |term: &Term<'_>| term.weight.entropy - (term.log - self.log);
+        let entropy: f64 = terms.iter().map(|term| term.share * below(term)).sum();
         let (mut variance, mut squares, mut slopes) = (0.0, 0.0, 0.0);
         for term in terms {
-            let (share, below) = parts(term);
+            let (share, below) = (term.share, term.weight.entropy - (term.log - self.log));
             let (product, slope) = (share * below, share * (below - 1.0));
             if share * share == 0.0 {
                 continue;
@@ -165,12 +167,13 @@ pub(super) fn solve<E: Edges>(
     let prefixes = scan.prefixes();
     let terms = prefixes[end].iter().map(|weight| Term {
         log: weight.log,
+        share: 0.0,
         score: 0.0,
         variance: 0.0,
         weight,
     });
-    let terms: Vec<Term<'_>> = terms.collect();
-    let total = sum(scan.semiring, &terms, scan.first_place ^ TOTAL);
+    let mut terms: Vec<Term<'_>> = terms.collect();
+    let total = sum(scan.semiring, &mut terms, scan.first_place ^ TOTAL);
     if gradients {
         if scan.semiring == Semiring::Max {
             scan.mark_best(&prefixes);
@@ -192,14 +195,15 @@ impl<E: Edges> Scan<'_, E> {
         let mut table = vec![vec![ONE; self.labels]];
         for to in 1..=self.end {
             let row = (0..self.labels).map(|dst| {
-                let durations = 1..=self.longest.min(to);
-                let terms = durations.flat_map(|duration| {
+                let mut terms = Vec::with_capacity(self.longest * self.labels);
+                for duration in 1..=self.longest.min(to) {
                     let from = to - duration;
                     let sources = table[from].iter().enumerate();
-                    sources.map(move |(src, before)| self.after(before, from, duration, dst, src))
-                });
-                let terms: Vec<Term<'_>> = terms.collect();
-                sum(self.semiring, &terms, self.place(to, dst))
+                    terms.extend(
+                        sources.map(|(src, before)| self.after(before, from, duration, dst, src)),
+                    );
+                }
+                sum(self.semiring, &mut terms, self.place(to, dst))
             });
             let row = row.collect();
             table.push(row);
@@ -212,13 +216,14 @@ impl<E: Edges> Scan<'_, E> {
         let mut table = vec![vec![ONE; self.labels]; self.end + 1];
         for from in (0..self.end).rev() {
             let row = (0..self.labels).map(|src| {
-                let durations = 1..=self.longest.min(self.end - from);
-                let terms = durations.flat_map(|duration| {
+                let mut terms = Vec::with_capacity(self.longest * self.labels);
+                for duration in 1..=self.longest.min(self.end - from) {
                     let later = table[from + duration].iter().enumerate();
-                    later.map(move |(dst, after)| self.after(after, from, duration, dst, src))
-                });
-                let terms: Vec<Term<'_>> = terms.collect();
-                sum(self.semiring, &terms, self.place(from, src) ^ SUFFIXES)
+                    terms.extend(
+                        later.map(|(dst, after)| self.after(after, from, duration, dst, src)),
+                    );
+                }
+                sum(self.semiring, &mut terms, self.place(from, src) ^ SUFFIXES)
             });
             table[from] = row.collect();
         }
@@ -248,6 +253,7 @@ impl<E: Edges> Scan<'_, E> {
         let log = weight.log + score;
         Term {
             log,
+            share: 0.0,
             score,
             variance: variance + log * log,
             weight,
