@@ -21,7 +21,7 @@ const SIZING_SAMPLES: u32 = 4;
 /// After so long at work clocks have risen and caches are in their final state; a program whose one
 /// run lasts this long is warm after it.
 const ENOUGH_WARMUP_NS: f64 = 20e6;
-/// So long is enough for a program of a process that was at work just before: its clocks have risen.
+/// So long is enough for a program of a process that was at work until then: clocks have risen.
 const ENOUGH_AFTER_OTHERS_NS: f64 = 5e6;
 /// After that, two samples in a row that differ by less than this are steady.
 const STEADY_RATIO: f64 = 1.05;

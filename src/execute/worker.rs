@@ -75,15 +75,15 @@ pub fn serve(
     };
     let answers = Answers::open(request.answers.as_ref().filter(|_| copies > 0));
     let answers = Arc::new(answers);
-    let of_reader = Arc::clone(&answers);
+    let readers_answers = Arc::clone(&answers);
     let (orders, given) = mpsc::channel();
     // Not scoped: where the device is lost, this one must not wait for the next request.
     let threads = thread::Builder::new();
     let unfinished = Arc::<Unfinished>::default();
-    let (spare, of_reader_too) = (request.spare.clone(), Arc::clone(&unfinished));
+    let (spare, readers_unfinished) = (request.spare.clone(), Arc::clone(&unfinished));
     let reader = threads.spawn(move || {
-        let to = (&orders, &*of_reader_too);
-        let read = || read(requests, copies, &of_reader, &declared, to);
+        let to = (&orders, &*readers_unfinished);
+        let read = || read(requests, copies, &readers_answers, &declared, to);
         match pool_on(spare)? {
             Some(pool) => pool.install(read),
             None => read(),

@@ -78,11 +78,16 @@ pub fn spare_cpus(threads: usize, processors: usize) -> Vec<usize> {
 fn core_of(cpu: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     let text = fs::read_to_string(path).unwrap_or_default();
-    let ranges = text.trim().split(',').filter_map(|range| {
+    std::iter::once(cpu).chain(numbers_in(&text)).collect()
+}
+
+/// The numbers in a list of the system's, as `0-3,8`.
+fn numbers_in(list: &str) -> impl Iterator<Item = usize> {
+    let ranges = list.trim().split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(first.parse().ok()?..=last.parse().ok()?)
+        Some(first.parse::<usize>().ok()?..=last.parse().ok()?)
     });
-    std::iter::once(cpu).chain(ranges.flatten()).collect()
+    ranges.flatten()
 }
 
 /// Keeps the calling thread, and processes that it starts, on some processors.
@@ -143,4 +148,28 @@ fn status_bytes(path: &str, name: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kilobytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spare_processors_share_no_core_with_those_that_measure() {
+        let allowed = allowed_cpus();
+        for threads in 1..=allowed.len() {
+            let spare = spare_cpus(threads, allowed.len());
+            let mut measuring = allowed.iter().rev().take(threads).map(|&cpu| core_of(cpu));
+            assert!(measuring.all(|core| core.iter().all(|cpu| !spare.contains(cpu))));
+            assert!(spare_cpus(threads, threads).is_empty());
+        }
+        assert!(spare_cpus(allowed.len(), usize::MAX).is_empty());
+    }
+
+    #[test]
+    fn lists_of_processors_have_ranges() {
+        let numbers = |list| numbers_in(list).collect::<Vec<_>>();
+        assert_eq!(numbers("0-2,8\n"), [0, 1, 2, 8]);
+        assert_eq!(numbers(""), [0; 0]);
+    }
 }

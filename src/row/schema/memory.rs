@@ -19,7 +19,7 @@ pub(super) const PEAKS: &[Column] = &[
     ),
     count(
         "peak_reserved_bytes",
-        "the most memory that the worker (on a GPU: the pool) held",
+        "the most memory that the worker held, with problems that it made ready meanwhile (on a GPU: the pool)",
         "device",
     )
     .unit("bytes")

@@ -162,8 +162,8 @@ INLINE vf v_tanh(vf x) {
     return v_select(x == x, v_select(a < 0.625f, near, v_sign_of(far, x)), x);
 }
 
-// 4.5e-7 at most, 8e-8 in the mean square: erf x / x by a quotient of polynomials in x^2, fitted for
-// the greatest relative error up to 3.92, from where on it is 1.
+// 4.5e-7 at most, 8e-8 in the mean square: erf x / x by a quotient of polynomials in x^2, fitted
+// for the greatest relative error up to 3.92, from where on it is 1.
 INLINE vf v_erf(vf x) {
     const vf a = v_min(v_abs(x), v_all(4.5f)), s = a * a;
     vf p = s * 3.577554935e-6f + 4.971415619e-4f;

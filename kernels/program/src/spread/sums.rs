@@ -20,8 +20,7 @@ const TILE: usize = 1 << 12;
 const LANES: usize = 8;
 
 /// The number of axes before the tile: the last axes together, each place in which has a sum of its
-/// own. The sums over slices along them follow from those, so that short axes cost no more than long
-/// ones.
+/// own. The sums over slices along them follow from those: short axes cost no more than long ones.
 fn outer_axes(shape: &[usize]) -> usize {
     let mut elements = 1;
     let mut axes = shape.iter().rev();
