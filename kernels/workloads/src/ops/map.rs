@@ -81,6 +81,10 @@ trait Unary {
 /// A function of two elements.
 pub(super) trait Binary {
     fn apply(a: f32, b: f32) -> f32;
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "there are no vectors of that width")
+    )]
     fn wide<S: Simd>(simd: S, a: S::f32s, b: S::f32s) -> S::f32s;
 }
 
