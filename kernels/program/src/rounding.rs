@@ -69,6 +69,46 @@ mod tests {
     use super::*;
     use crate::inputs::InputKey;
 
+    fn root_mean_square(errors: &[f64]) -> f64 {
+        (errors.iter().map(|error| error * error).sum::<f64>() / errors.len() as f64).sqrt()
+    }
+
+    #[test]
+    fn single_roundings_are_as_far_out_as_the_model_says() {
+        let values = (0..1000).map(|at| 1.0 + f64::from(at) / 1000.0 + 1e-9);
+        let errors: Vec<f64> = values.map(|x| f64::from(x as f32) / x - 1.0).collect();
+        let ratio = root_mean_square(&errors) / DEVIATION;
+        assert!((0.7..1.2).contains(&ratio), "{ratio}");
+        assert_eq!(LEAST * UNIT_ROUNDOFF, f64::from(f32::MIN_POSITIVE));
+        // log2(e) is 1.44269504088896 and in f32 1.44269502162933.
+        assert!((LOG2_E + 1.33497e-8).abs() < 1e-12, "{LOG2_E}");
+    }
+
+    #[test]
+    fn powers_of_two_are_as_far_out_as_the_model_says() {
+        for size in [3.0, 40.0] {
+            let arguments = (0..1000).map(|at| size * (1.0 + f64::from(at) / 5000.0));
+            let relative = arguments.map(|x| {
+                let exponent = (x * std::f64::consts::LOG2_E) as f32;
+                (f64::from(exponent).exp2() / x.exp() - 1.0) / of_exponential(x).sqrt()
+            });
+            let ratio = root_mean_square(&relative.collect::<Vec<_>>()) / DEVIATION;
+            assert!((0.5..1.2).contains(&ratio), "{size}: {ratio}");
+        }
+        assert_eq!(of_exponential(0.0), FUNCTION);
+    }
+
+    #[test]
+    fn a_single_term_is_rounded_once() {
+        assert_eq!(weights_of_sum(1), [0.0, 1.0]);
+        assert_eq!(weights_of_sum(6), [2.0, 2.0]);
+    }
+
+    #[test]
+    fn bits_are_those_of_the_published_generator() {
+        assert_eq!(mixed(1), 0xe220_a839_7b1d_cdaf);
+    }
+
     #[test]
     fn sums_are_as_far_out_as_the_model_says() {
         for (terms, mean) in [
