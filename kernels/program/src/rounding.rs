@@ -102,6 +102,7 @@ mod tests {
     fn a_single_term_is_rounded_once() {
         assert_eq!(weights_of_sum(1), [0.0, 1.0]);
         assert_eq!(weights_of_sum(6), [2.0, 2.0]);
+        assert_eq!(of_sum(6, 3.0, 5.0), 28.0);
     }
 
     #[test]
