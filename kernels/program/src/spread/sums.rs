@@ -32,30 +32,56 @@ fn outer_axes(shape: &[usize]) -> usize {
     inner.map_or(0, |inner| shape.len() - inner)
 }
 
-/// Adds the numbers of some columns of a tile to those of its places; their totals.
+/// The number of places of a tile that have sums: none where no axis in it is sliced. A long row
+/// that is nothing but summed takes no memory.
+fn places_of(shape: &[usize], outer: usize) -> usize {
+    let elements = shape.iter().product();
+    let inner = &shape[outer..];
+    let has_slices = inner.iter().any(|&extent| is_sliced(extent, elements));
+    if has_slices {
+        inner.iter().product()
+    } else {
+        0
+    }
+}
+
+/// Adds the numbers of some columns of a tile to those of its places, if it has any; their totals.
 fn add_columns<const N: usize>(
     places: &mut [Vec<f64>; N],
     columns: Range<usize>,
     numbers: impl Fn(usize) -> [f64; N],
 ) -> [f64; N] {
     let mut totals = [[0.0; LANES]; N];
-    let mut places = places.each_mut().map(|places| &mut places[columns.clone()]);
+    let mut places = places
+        .each_mut()
+        .map(|places| places.get_mut(columns.clone()).unwrap_or_default());
     let columns_of_lanes = columns.len() / LANES * LANES;
     for column in (0..columns_of_lanes).step_by(LANES) {
-        let held: [[f64; N]; LANES] =
-            std::array::from_fn(|lane| numbers(columns.start + column + lane));
-        for (at, places) in places.iter_mut().enumerate() {
-            for (lane, place) in places[column..column + LANES].iter_mut().enumerate() {
-                *place += held[lane][at];
-                totals[at][lane] += held[lane][at];
+        let mut held = [[0.0; LANES]; N];
+        for lane in 0..LANES {
+            let numbers = numbers(columns.start + column + lane);
+            for (held, number) in held.iter_mut().zip(numbers) {
+                held[lane] = number;
+            }
+        }
+        for ((places, totals), held) in places.iter_mut().zip(&mut totals).zip(&held) {
+            for (total, held) in totals.iter_mut().zip(held) {
+                *total += held;
+            }
+            if let Some(places) = places.get_mut(column..column + LANES) {
+                for (place, held) in places.iter_mut().zip(held) {
+                    *place += held;
+                }
             }
         }
     }
     for column in columns_of_lanes..columns.len() {
         let held = numbers(columns.start + column);
         for (at, places) in places.iter_mut().enumerate() {
-            places[column] += held[at];
             totals[at][0] += held[at];
+            if let Some(place) = places.get_mut(column) {
+                *place += held[at];
+            }
         }
     }
     totals.map(|lanes| lanes.iter().sum())
@@ -102,6 +128,7 @@ impl SliceSums {
         }
         let outer = outer_axes(shape);
         let tile: usize = shape[outer..].iter().product();
+        let held = places_of(shape, outer);
         // A long tile is cut: a tensor may be a single row.
         let cut = tile.min(PIECE);
         let parts = tile.div_ceil(cut);
@@ -111,7 +138,7 @@ impl SliceSums {
             .into_par_iter()
             .map(|piece| {
                 let mut sums = std::array::from_fn(|_| SliceSums::zero(shape));
-                let mut places = std::array::from_fn(|_| vec![0.0; tile]);
+                let mut places = std::array::from_fn(|_| vec![0.0; held]);
                 for unit in piece * in_piece..((piece + 1) * in_piece).min(units) {
                     let first = unit % parts * cut;
                     let columns = first..(first + cut).min(tile);
@@ -126,7 +153,7 @@ impl SliceSums {
             })
             .collect();
         for (at, sums) in sums.iter_mut().enumerate() {
-            let mut places = vec![0.0; tile];
+            let mut places = vec![0.0; held];
             for (piece, own) in &pieces {
                 sums.add(&piece[at]);
                 places
@@ -191,7 +218,7 @@ mod tests {
     use super::*;
 
     /// Shapes whose tile is some axes, all of them, or a long one that is cut.
-    const SHAPES: [&[usize]; 7] = [
+    const SHAPES: [&[usize]; 9] = [
         &[],
         &[1],
         &[3, 5, 7],
@@ -199,7 +226,19 @@ mod tests {
         &[40_000, 1],
         &[33, 41, 6, 6],
         &[9, 1, 4100, 2],
+        &[3, 70_000],
+        &[200_000],
     ];
+
+    /// Each piece that is summed has a sum for each place: a long row had as many as elements.
+    #[test]
+    fn a_row_that_is_only_summed_has_no_places() {
+        for shape in [&[1 << 30][..], &[4096, 393_216], &[1 << 20, 1]] {
+            assert_eq!(places_of(shape, outer_axes(shape)), 0, "{shape:?}");
+        }
+        let shape = [1000, 200, 6, 6];
+        assert_eq!(places_of(&shape, outer_axes(&shape)), 36);
+    }
 
     #[test]
     fn every_slice_has_the_sum_of_its_elements() {
