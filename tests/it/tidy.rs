@@ -17,7 +17,7 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 99_000),
-    ("kernels/program/src", 5_900),
+    ("kernels/program/src", 5_940),
     ("kernels/compiler/src", 31_700),
     ("kernels/workloads/src", 19_200),
     ("cache/src", 6200),
