@@ -110,6 +110,15 @@ impl PythonFiles {
     pub fn array_library(&self) -> ArrayLibrary {
         library_of(self.imports.iter().map(String::as_str))
     }
+
+    /// The library whose arrays a reference in it probably takes: NumPy's, where that is imported.
+    pub fn reference_library(&self) -> ArrayLibrary {
+        let is_numpy = |module: &String| module.split('.').next() == Some("numpy");
+        match self.imports.iter().any(is_numpy) {
+            true => ArrayLibrary::Numpy,
+            false => self.array_library(),
+        }
+    }
 }
 
 /// The library whose arrays functions of a module take that imports these, or is one of these.

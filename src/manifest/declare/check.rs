@@ -113,7 +113,7 @@ fn judge(
     settings: &PythonSettings,
 ) -> Option<JudgeDeclaration> {
     let mut section = cx.section(node, "judge")?;
-    let function = host_function(cx, &mut section, settings);
+    let function = host_function(cx, &mut section, settings).map(|it| it.0);
     let names = Names::of_parameters(infos);
     let scope = problem_scope(infos);
     let reader = Reader {

@@ -41,7 +41,7 @@ pub(super) fn inputs_from(
         (Some(text), _) => short(cx, node, text, settings),
         (None, Some(_)) => {
             let mut section = cx.section(node, INPUTS_FROM)?;
-            let function = host_function(cx, &mut section, settings);
+            let function = host_function(cx, &mut section, settings).map(|it| it.0);
             section.finish(cx, &[]);
             function
         }

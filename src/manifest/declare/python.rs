@@ -161,17 +161,19 @@ fn results(
 }
 
 /// Reads the source and the name of a function over NumPy arrays on the host, which has no
-/// arguments yet.
+/// arguments yet; and the library whose arrays it takes if it need not take NumPy's.
 pub(super) fn host_function(
     cx: &mut Context<'_>,
     section: &mut Section<'_>,
     settings: &PythonSettings,
-) -> Option<PythonDeclaration> {
+) -> Option<(PythonDeclaration, ArrayLibrary)> {
     let found = section.need(cx, "python");
     let found = found.and_then(|node| verified(cx, section, node, settings));
     let entry = section.need(cx, "entry");
     let entry = entry.and_then(|node| entry_of(cx, node));
-    Some(on_host(found?, entry?, settings))
+    let found = found?;
+    let library = found.reference_library();
+    Some((on_host(found, entry?, settings), library))
 }
 
 /// A function over NumPy arrays on the host, which has no arguments yet.
@@ -278,7 +280,7 @@ pub(super) fn entry_named(cx: &mut Context<'_>, node: &Node, text: String) -> Op
     None
 }
 
-fn arrays_of(cx: &mut Context<'_>, node: &Node) -> Option<ArrayLibrary> {
+pub(super) fn arrays_of(cx: &mut Context<'_>, node: &Node) -> Option<ArrayLibrary> {
     let text = cx.text(node, "arrays")?;
     let mut known = ArrayLibrary::NAMES.iter();
     let found = known.find(|(name, _)| *name == text);

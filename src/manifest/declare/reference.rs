@@ -6,7 +6,7 @@ use sweeper_program::Dtype;
 use sweeper_program::workload::{ParameterInfo, Workload as _};
 
 use super::kernelbench;
-use super::python::{PythonSettings, host_function};
+use super::python::{PythonSettings, arrays_of, host_function};
 use super::python_arguments::Reader;
 use super::render::DIGESTS;
 use super::{NUMBER, Names, expression, template_of};
@@ -121,8 +121,8 @@ fn elementwise(
     Some(Reference::Expr(found))
 }
 
-/// Reads a function over NumPy arrays that gets the inputs and returns the outputs, in their order
-/// where `args` and `returns` do not say another.
+/// Reads a function over arrays that gets the inputs and returns the outputs, in their order where
+/// `args` and `returns` do not say another.
 fn python(
     cx: &mut Context<'_>,
     section: &mut Section<'_>,
@@ -131,6 +131,8 @@ fn python(
     settings: &PythonSettings,
 ) -> Option<PythonDeclaration> {
     let function = host_function(cx, section, settings);
+    let arrays = section.take(cx, "arrays");
+    let arrays = arrays.map(|node| arrays_of(cx, node));
     let input = |name: &String| PythonArgument::Tensor {
         name: name.clone(),
         shape: None,
@@ -155,7 +157,7 @@ fn python(
             return None;
         }
     }
-    let args = args?;
+    let (args, (function, library)) = (args?, function?);
     if let Some(output) = names
         .outputs
         .iter()
@@ -168,7 +170,8 @@ fn python(
     Some(PythonDeclaration {
         args,
         returns,
-        ..function?
+        arrays: arrays.unwrap_or(Some(library))?,
+        ..function
     })
 }
 

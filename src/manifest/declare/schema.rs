@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use sweeper_program::Dtype;
 
+use crate::declared::python::declaration::ArrayLibrary;
 use crate::manifest::setting::json::{
     described, expression, list, named, object, one_of, string, whole,
 };
@@ -80,7 +81,11 @@ fn check() -> Value {
     let function = object(
         json!({
             "python": python(),
-            "entry": described(string(), "name of a function over NumPy arrays"),
+            "entry": described(string(), "name of a function over arrays"),
+            "arrays": described(
+                one_of(&ArrayLibrary::NAMES.map(|(name, _)| name)),
+                "the library whose arrays it takes; what the source imports where it is not said",
+            ),
             "args": described(json!({ "type": "array" }), "arguments; the inputs in their order"),
             "returns": described(list(string()), "its results; the outputs in their order"),
             "digests": digests(),
