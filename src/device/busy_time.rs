@@ -7,6 +7,7 @@ use sweeper_program::{Foreign, Program, Target, Tensors};
 
 use super::launcher::LoopDriver;
 use super::layout::Damage;
+use super::outputs::{Outputs, Reading};
 use super::{
     Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, RunsPrograms,
     Sample, UnseenRun,
@@ -126,6 +127,14 @@ impl RunsPrograms for BusyTimeDevice<'_> {
         self.device.results(program, specs)
     }
 
+    fn outputs(&mut self, program: Prepared, read: Reading<'_>) -> Result<Outputs, DeviceError> {
+        self.device.outputs(program, read)
+    }
+
+    fn fingerprint(&mut self, program: Prepared) -> Result<Option<String>, DeviceError> {
+        self.device.fingerprint(program)
+    }
+
     fn judged(&self, program: Prepared) -> Option<Checked> {
         self.device.judged(program)
     }
@@ -151,9 +160,9 @@ impl RunsPrograms for BusyTimeDevice<'_> {
         &mut self,
         program: Prepared,
         inputs: &Tensors,
-        specs: &[TensorSpec],
+        read: Reading<'_>,
     ) -> Result<Option<UnseenRun>, DeviceError> {
-        self.device.run_unseen(program, inputs, specs)
+        self.device.run_unseen(program, inputs, read)
     }
 
     fn run_known(&mut self, program: Prepared, given: &Tensors) -> Result<f64, DeviceError> {

@@ -25,9 +25,11 @@ pub mod nvtx;
 pub mod foreign;
 pub mod launcher;
 pub mod layout;
+pub mod outputs;
 
 use launcher::{LoopDriver, Whole};
 use layout::Damage;
+use outputs::{Outputs, Reading};
 
 use crate::hardware::clocks::Clocks;
 use crate::hardware::{DeviceIdentity, DeviceKind, DeviceMemory};
@@ -171,10 +173,10 @@ pub struct Preparation {
 }
 
 /// A run of a program on inputs that it had not seen.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct UnseenRun {
     /// The results, as they were when the run ended.
-    pub outputs: Tensors,
+    pub outputs: Outputs,
     /// How long it took, in nanoseconds.
     pub elapsed_ns: f64,
     /// There is memory for more such inputs.
@@ -228,6 +230,23 @@ pub trait RunsPrograms {
     /// A lost device.
     fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError>;
 
+    /// As [`results`](Self::results), where outputs may stay on a GPU.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn outputs(&mut self, program: Prepared, read: Reading<'_>) -> Result<Outputs, DeviceError> {
+        self.results(program, read.specs).map(Outputs::Host)
+    }
+
+    /// A text that changes with any bit of the results of a program's last sample. None where it
+    /// takes as long as reading them.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn fingerprint(&mut self, _program: Prepared) -> Result<Option<String>, DeviceError> {
+        Ok(None)
+    }
+
     /// How thoroughly [`results`](Self::results) itself judges a program's run; none where the
     /// results that it reads are judged.
     fn judged(&self, _program: Prepared) -> Option<Checked> {
@@ -273,20 +292,20 @@ pub trait RunsPrograms {
     /// reads them. None for programs that can't be audited.
     ///
     /// # Errors
-    /// Those of [`sample`](Self::sample), [`results`](Self::results) and
+    /// Those of [`sample`](Self::sample), [`outputs`](Self::outputs) and
     /// [`rewrite`](Self::rewrite).
     fn run_unseen(
         &mut self,
         program: Prepared,
         inputs: &Tensors,
-        specs: &[TensorSpec],
+        read: Reading<'_>,
     ) -> Result<Option<UnseenRun>, DeviceError> {
         if !self.rewrite(program, inputs, false)? {
             return Ok(None);
         }
         let elapsed_ns = self.sample(program, 1)?.elapsed_ns;
         Ok(Some(UnseenRun {
-            outputs: self.results(program, specs)?,
+            outputs: self.outputs(program, read)?,
             elapsed_ns,
             has_room: true,
         }))

@@ -27,8 +27,9 @@ use super::foreign_oracle;
 use super::judge::Judge;
 use super::protocol::{Block, BlockPoint};
 use super::tensors;
-use super::verify::{ProblemInstance, Verdict};
+use super::verify::{ProblemInstance, Verdict, on_host};
 use crate::device::foreign::python::reference::Slot;
+use crate::device::outputs::{Outputs, Reading};
 use crate::device::{Device, DeviceError, Prepared, memory};
 use crate::row::outcome::{Checked, Status};
 use crate::stats::Summary;
@@ -60,7 +61,7 @@ const QUICK_PART: usize = 8;
 /// How often a kernel runs in a row on poisoned results, at most, and how long all of that may
 /// take: two runs at least, which find one that works in every second.
 const MOST_POISONED: u32 = 8;
-const LONG_POISONED: Duration = Duration::from_millis(100);
+const LONG_POISONED: Duration = Duration::from_millis(50);
 
 /// Other inputs of a block's problem.
 #[derive(Default)]
@@ -105,8 +106,8 @@ pub(super) struct Audited<'a> {
     pub specs: &'a [TensorSpec],
     /// It runs on the device itself, and not in another process.
     pub is_kernel: bool,
-    /// Digest of its outputs, where two runs give equal bits.
-    pub digest: Option<&'a str>,
+    /// What tells the outputs of its first run from others, where two runs give equal bits.
+    pub bits: Option<&'a str>,
 }
 
 /// Times of a program's runs, one by itself each, in nanoseconds.
@@ -180,13 +181,11 @@ impl Audit {
         if !audited.is_kernel || matches!(found, Err(DeviceError::Lost(_))) {
             return found;
         }
+        let given = &audited.instance.inputs;
+        device.rewrite(audited.program, given, false)?;
         match found {
             Ok(None) => audited.poisoned(MOST_POISONED, device),
-            found => {
-                let given = &audited.instance.inputs;
-                device.rewrite(audited.program, given, false)?;
-                found
-            }
+            found => found,
         }
     }
 
@@ -243,7 +242,12 @@ impl Audit {
                 let known = device.run_known(audited.program, &audited.instance.inputs)?;
                 pace.known_ns.push(known);
             }
-            let run = device.run_unseen(audited.program, &other.inputs, audited.specs);
+            let expected = other.expected(audited);
+            let read = Reading {
+                specs: audited.specs,
+                may_stay: foreign_oracle::opens_outputs(expected),
+            };
+            let run = device.run_unseen(audited.program, &other.inputs, read);
             let run = match run {
                 Ok(Some(run)) => run,
                 Ok(None) => return Ok(Found::Nothing),
@@ -369,7 +373,7 @@ impl Audited<'_> {
         found.ok()
     }
 
-    /// Runs a kernel on the inputs that it knows, up to so many times in a row, each with its
+    /// Runs a program on the inputs that it knows, up to so many times in a row, each with its
     /// results poisoned. The complaint, if one leaves others than it did in its first run.
     ///
     /// # Errors
@@ -384,14 +388,13 @@ impl Audited<'_> {
             if run > 1 && start.elapsed() > LONG_POISONED {
                 break;
             }
-            let found = device.run_unseen(self.program, &self.instance.inputs, self.specs)?;
-            let Some(found) = found else {
-                return Ok(None);
+            device.poison(self.program)?;
+            device.sample(self.program, 1)?;
+            let bits = match device.fingerprint(self.program)? {
+                Some(bits) => bits,
+                None => tensors::digest(&device.results(self.program, self.specs)?),
             };
-            if self
-                .digest
-                .is_some_and(|digest| tensors::digest(&found.outputs) != digest)
-            {
+            if self.bits.is_some_and(|first| first != bits) {
                 let reason = "a run on poisoned results left others than its first run did: it \
                      does not work in every run, or begins from its own results";
                 return Ok(Some(reason.to_owned()));
@@ -402,6 +405,12 @@ impl Audited<'_> {
 }
 
 impl Other {
+    /// The right outputs for these inputs, if anybody knows them in time.
+    fn expected(&self, audited: &Audited<'_>) -> Option<&Tensors> {
+        let answer = || audited.expected(&self.inputs, self.slot);
+        self.expected.get_or_init(answer).as_ref()
+    }
+
     /// What is wrong with outputs for these inputs, if anything.
     ///
     /// # Errors
@@ -409,17 +418,14 @@ impl Other {
     fn complaint(
         &self,
         audited: &Audited<'_>,
-        outputs: &Tensors,
+        outputs: &Outputs,
     ) -> Result<Option<String>, DeviceError> {
-        let expected = self
-            .expected
-            .get_or_init(|| audited.expected(&self.inputs, self.slot));
-        let (expected, point) = (expected.as_ref(), audited.point);
+        let (expected, point) = (self.expected(audited), audited.point);
         let has_expected = audited.instance.expected.is_some();
         let verdict = match (audited.judge, expected) {
             // A judge that needs right outputs gets them.
             (Some(judge), _) if expected.is_some() == has_expected => {
-                judge.verdict(&self.inputs, outputs, expected, Checked::Full)?
+                judge.verdict(&self.inputs, on_host(outputs)?, expected, Checked::Full)?
             }
             (None, Some(expected)) => {
                 let given = (&self.inputs, outputs, expected);

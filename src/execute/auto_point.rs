@@ -9,6 +9,7 @@ use super::refused::{failed, refused};
 use super::verify::{ProblemInstance, Verdict};
 use crate::auto::{Auto, Place, SWITCHED_ITERATIONS};
 use crate::compile::CachePlace;
+use crate::device::outputs::Outputs;
 use crate::device::{Device, DeviceError, Prepared};
 use crate::row::outcome::{Checked, Outcome, Status};
 
@@ -88,7 +89,7 @@ pub(super) fn complaint(
     // State that a loop has carried is no answer of the oracle.
     if !carries_state {
         let outputs = auto.results(device, specs)?;
-        let verdict = instance.judge(&outputs, point, Checked::Full)?;
+        let verdict = instance.judge(&Outputs::Host(outputs), point, Checked::Full)?;
         if let Some(reason) = verdict.complaint {
             return Ok(Some(format!("the last iteration of the loop: {reason}")));
         }

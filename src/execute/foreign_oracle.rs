@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use sweeper_program::check::{Check, as_f64};
-use sweeper_program::spread::{self, ErrorSums};
+use sweeper_program::spread::{self, ErrorSums, Spread};
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Data, Dtype, Foreign, Phase, Problem, Tensor, Tensors};
 
@@ -17,6 +17,7 @@ use super::verify::ProblemInstance;
 use crate::device::DeviceError;
 use crate::device::foreign::python::reference::{KeptAnswer, Slot};
 use crate::device::foreign::python::{self, Place, Python};
+use crate::device::outputs::Outputs;
 use crate::hardware::DeviceIdentity;
 use crate::identity::CacheState;
 use crate::row::outcome::{Outcome, Status};
@@ -27,6 +28,9 @@ static GPU: OnceLock<DeviceIdentity> = OnceLock::new();
 /// The interpreter of references: importing a library takes longer than most of them.
 static REFERENCES: Mutex<Option<References>> = Mutex::new(None);
 
+/// Whether that interpreter opens memory of others on the GPU, once it was tried.
+static OPENS_OUTPUTS: OnceLock<bool> = OnceLock::new();
+
 /// An interpreter of references.
 struct References {
     python: Python,
@@ -34,6 +38,24 @@ struct References {
     keeps: Option<[u8; 32]>,
     /// For each of them, its slot, what its inputs are told by, and what is known of it here.
     kept: Vec<(Slot, [u8; 32], Tensors)>,
+}
+
+impl References {
+    /// The spreads of outputs for the published inputs of the problem whose answers are kept, for
+    /// others by the same rule: each slice may be as far out as any along its axis was. What
+    /// rounding does takes more time to find out than the answer.
+    fn published_spreads(&self, problem: &dyn Problem) -> Tensors {
+        let mut kept = self.kept.iter();
+        let published = kept.find(|(slot, ..)| *slot == Slot::Published);
+        let mut found = Tensors::new();
+        for spec in problem.outputs(Phase::Forward) {
+            let name = spread::name_of(&spec.name);
+            let held = published.and_then(|(_, _, expected)| expected.get(&name));
+            let held = held.and_then(|held| Spread::from_tensor(&spec.shape, held));
+            found.extend(held.map(|held| (name, held.of_widest_slices().into_tensor())));
+        }
+        found
+    }
 }
 
 /// The name of a tensor beside right outputs where a reference has operations that the model of
@@ -149,7 +171,11 @@ fn is_kept(block: &Block, problem: &dyn Problem, request: &serde_json::Value) ->
     let outputs = problem.outputs(Phase::Forward);
     let elements: u64 = outputs.iter().map(TensorSpec::elements).sum();
     let mut factors = block.points.iter().map(|point| point.tolerance_factor);
+    // Outputs of kernels of the device itself are read to the host, and judged there.
+    let mut points = block.points.iter();
+    let has_functions = points.any(|point| point.kernels.is_empty());
     GPU.get().is_some()
+        && has_functions
         && 8 * elements >= KEPT_BYTES
         && is_torch(request)
         && request["with_spread"] == true
@@ -179,8 +205,14 @@ fn computed(
     });
     let found = asked(block, |references| {
         references.keeps = is_kept.then_some(block.problem).or(references.keeps);
+        let spreads = match slot {
+            Slot::Audit | Slot::FurtherAudit if is_kept => references.published_spreads(problem),
+            _ => Tensors::new(),
+        };
         let python = &mut references.python;
-        python.reference(function, inputs, kept.as_ref())
+        let mut found = python.reference(function, inputs, kept.as_ref(), spreads.is_empty())?;
+        found.extend(spreads);
+        Ok(found)
     });
     let mut found = found.map(in_f64).map_err(|error| failure(block, error))?;
     for spec in problem.outputs(Phase::Forward) {
@@ -245,15 +277,12 @@ pub(super) fn forget_others(block: &Block) {
 /// Judges outputs by right ones that were kept; none where they are at hand.
 pub(super) fn check_by_kept(
     problem: &dyn Problem,
-    outputs: &Tensors,
+    outputs: &Outputs,
     expected: &Tensors,
 ) -> Option<Result<Check, DeviceError>> {
     let kept = kept_answer(expected)?;
     let specs = problem.outputs(Phase::Forward);
-    let has_shape = |spec: &TensorSpec| {
-        let out = outputs.get(&spec.name);
-        out.is_some_and(|out| out.shape() == spec.shape)
-    };
+    let has_shape = |spec: &TensorSpec| outputs.shape(&spec.name) == Some(&spec.shape);
     let found = match specs.iter().all(has_shape) {
         true => compared(&kept, outputs),
         false => Ok(Tensors::new()),
@@ -271,7 +300,26 @@ pub(super) fn check_by_kept(
     Some(found.map(judged))
 }
 
-fn compared(kept: &KeptAnswer, outputs: &Tensors) -> Result<Tensors, DeviceError> {
+/// Whether outputs may stay on the GPU for a judgement by this answer.
+pub(super) fn opens_outputs(expected: Option<&Tensors>) -> bool {
+    let is_kept = expected.is_some_and(|expected| expected.contains_key(KEPT_IN));
+    is_kept && *OPENS_OUTPUTS.get().unwrap_or(&true)
+}
+
+/// Whether the interpreter of references can read outputs where they are. Where it can't open
+/// memory of another process, as some virtual machines do not let it, it never can.
+pub(super) fn can_read(outputs: &Outputs) -> bool {
+    let Outputs::Gpu(places) = outputs else {
+        return true;
+    };
+    *OPENS_OUTPUTS.get_or_init(|| {
+        let mut references = REFERENCES.lock().unwrap_or_else(PoisonError::into_inner);
+        let references = references.as_mut();
+        references.is_some_and(|references| references.python.open_outputs(places).is_ok())
+    })
+}
+
+fn compared(kept: &KeptAnswer, outputs: &Outputs) -> Result<Tensors, DeviceError> {
     let mut references = REFERENCES.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(references) = references.as_mut() else {
         return Ok(Tensors::new());

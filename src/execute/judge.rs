@@ -90,6 +90,7 @@ impl<'a> Judge<'a> {
                     tolerance: bound,
                     spreads: None,
                     notices: None,
+                    is_inexact: false,
                 };
                 let complaint = (!check.passed()).then(|| {
                     format!("the judge finds a distance of {value:.3e}, `bound` is {bound:.1e}")

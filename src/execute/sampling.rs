@@ -248,6 +248,11 @@ impl Sampler {
         self.flags.push(Flag::Outraced);
     }
 
+    /// Whether others were clearly faster.
+    pub fn is_outraced(&self) -> bool {
+        self.flags.contains(&Flag::Outraced)
+    }
+
     /// The program.
     pub fn program(&self) -> Prepared {
         self.program
@@ -255,8 +260,7 @@ impl Sampler {
 
     /// The samples in the order taken, with flags.
     pub fn finish(mut self, stop: Stopping, clock_resolution_ns: f64) -> Taken {
-        let is_outraced = self.flags.contains(&Flag::Outraced);
-        if !is_outraced && !self.is_narrow(stop) {
+        if !self.is_outraced() && !self.is_narrow(stop) {
             self.flags.push(Flag::WideInterval);
         }
         let shortest = self

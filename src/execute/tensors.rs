@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use sweeper_program::check::as_f64;
 use sweeper_program::{Phase, Problem, Tensor, Tensors};
 
+use crate::device::outputs::Outputs;
 use crate::files;
 use crate::tensor_file::{bytes, data_of, dtype_of_file, to_file};
 
@@ -37,6 +38,24 @@ pub fn digest(tensors: &Tensors) -> String {
         }
     }
     hex::encode(hasher.finalize())
+}
+
+/// The digest of outputs: of their elements, or of sums over all of their bits where they stay on a
+/// GPU.
+pub fn digest_of_outputs(outputs: &Outputs) -> String {
+    match outputs {
+        Outputs::Host(tensors) => digest(tensors),
+        Outputs::Gpu(tensors) => {
+            let mut hasher = Sha256::new();
+            for (name, held) in tensors {
+                hasher.update(format!(
+                    "{name} {} {:?} {:?};",
+                    held.dtype, held.shape, held.sums
+                ));
+            }
+            hex::encode(hasher.finalize())
+        }
+    }
 }
 
 /// Why tensors can't be had from a file.

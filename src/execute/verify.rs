@@ -11,6 +11,7 @@ use super::answers::Answers;
 use super::foreign_oracle;
 use super::protocol::BlockPoint;
 use crate::device::DeviceError;
+use crate::device::outputs::Outputs;
 use crate::row::outcome::{Checked, ON_SHOWING_INPUTS};
 
 /// A problem with inputs, and the oracle's answer if there is one.
@@ -84,7 +85,7 @@ impl ProblemInstance {
     /// The interpreter that keeps the answer has ended.
     pub fn judge(
         &self,
-        outputs: &Tensors,
+        outputs: &Outputs,
         point: &BlockPoint,
         checked: Checked,
     ) -> Result<Verdict, DeviceError> {
@@ -100,18 +101,27 @@ impl ProblemInstance {
     /// Those of [`judge`](Self::judge).
     pub fn judge_by(
         &self,
-        (inputs, outputs, expected): (&Tensors, &Tensors, &Tensors),
+        (inputs, outputs, expected): (&Tensors, &Outputs, &Tensors),
         point: &BlockPoint,
         checked: Checked,
     ) -> Result<Verdict, DeviceError> {
         let problem = self.problem.as_ref();
         let check = match foreign_oracle::check_by_kept(problem, outputs, expected) {
             Some(check) => check?,
-            None => problem.check(inputs, outputs, expected, point.phase),
+            None => problem.check(inputs, on_host(outputs)?, expected, point.phase),
         };
         let check = check.with_tolerances_times(point.tolerance_factor);
         Ok(Verdict::of(check, checked))
     }
+}
+
+/// Outputs for a judgement that needs their elements.
+///
+/// # Errors
+/// Outputs that stayed on a GPU.
+pub fn on_host(outputs: &Outputs) -> Result<&Tensors, DeviceError> {
+    let elsewhere = || DeviceError::Launch("outputs stayed on the GPU".to_owned());
+    outputs.on_host().ok_or_else(elsewhere)
 }
 
 impl Verdict {

@@ -87,6 +87,8 @@ pub enum Flag {
     Varying,
     /// Rounding moves an output by as much as its right value: zeros would pass, too.
     BelowRounding,
+    /// An output is right, and further out than it would be if long sums were made of blocks.
+    Inexact,
     /// The reference has operations of which the model of rounding knows nothing.
     UnmodelledRounding,
     /// A program of the user changed the process that it shares with others.
@@ -95,7 +97,7 @@ pub enum Flag {
 
 impl Flag {
     /// All flags.
-    pub const ALL: [Flag; 17] = [
+    pub const ALL: [Flag; 18] = [
         Flag::Unsteady,
         Flag::WideInterval,
         Flag::CoarseClock,
@@ -111,6 +113,7 @@ impl Flag {
         Flag::UnlistedSource,
         Flag::Varying,
         Flag::BelowRounding,
+        Flag::Inexact,
         Flag::UnmodelledRounding,
         Flag::ChangesProcess,
     ];
@@ -133,6 +136,7 @@ impl Flag {
             Flag::UnlistedSource => "unlisted_source",
             Flag::Varying => "varying",
             Flag::BelowRounding => "below_rounding",
+            Flag::Inexact => "inexact",
             Flag::UnmodelledRounding => "unmodelled_rounding",
             Flag::ChangesProcess => "changes_process",
         }

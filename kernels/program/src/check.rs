@@ -42,6 +42,10 @@ pub struct TensorCheck {
     /// nobody knows that.
     #[serde(default)]
     pub notices: Option<f64>,
+    /// It is further out than a program that sums long rows in blocks would be
+    /// ([`spread::name_of_tight`](crate::spread::name_of_tight)).
+    #[serde(default)]
+    pub is_inexact: bool,
 }
 
 impl TensorCheck {
@@ -55,6 +59,7 @@ impl TensorCheck {
             tolerance: 0.0,
             spreads: None,
             notices: None,
+            is_inexact: false,
         }
     }
 
@@ -151,6 +156,7 @@ pub fn compare(
             Metric::RelativeL2 => Some(tolerance),
             _ => None,
         },
+        is_inexact: false,
     }
 }
 

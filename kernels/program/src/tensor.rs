@@ -1,6 +1,7 @@
 //! Tensors on the host: dense, row-major, named.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
@@ -246,10 +247,27 @@ impl Data {
 
     /// Elements of `dtype` from their bytes; bytes that do not make a whole element are left out.
     pub fn from_bytes(dtype: Dtype, bytes: &[u8]) -> Data {
+        let fill = |to: &mut [u8]| {
+            copy(to, bytes);
+            Ok::<_, Infallible>(())
+        };
+        let Ok(data) = Data::filled(dtype, bytes.len() / dtype.size_bytes(), fill);
+        data
+    }
+
+    /// So many elements, whose bytes `fill` writes.
+    ///
+    /// # Errors
+    /// Those of `fill`.
+    pub fn filled<E>(
+        dtype: Dtype,
+        elements: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Data, E> {
         with_element_type!(dtype, T => {
-            let mut elements = vec![T::zeroed(); bytes.len() / size_of::<T>()];
-            copy(bytemuck::cast_slice_mut(&mut elements), bytes);
-            Element::data(elements)
+            let mut held = vec![T::zeroed(); elements];
+            fill(bytemuck::cast_slice_mut(&mut held))?;
+            Ok(Element::data(held))
         })
     }
 }

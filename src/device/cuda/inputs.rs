@@ -10,6 +10,7 @@ use sweeper_program::{Program, Tensors};
 use super::context::Context;
 use super::driver::Fault;
 use super::memory::{Allocation, Pool};
+use super::sums::{Adder, Sums};
 
 /// The input tensors of the bound problem, by name.
 pub struct Inputs {
@@ -20,6 +21,8 @@ pub struct Inputs {
 
 struct Input {
     memory: Allocation,
+    /// Sums over its given values.
+    sums: Sums,
     /// Given values of tensors that a program updates.
     original: Option<Original>,
     /// Whether a program has updated it since.
@@ -56,12 +59,13 @@ impl Inputs {
     ///
     /// # Errors
     /// The driver's.
-    pub fn bind(&mut self, tensors: &Tensors, pool: &Pool) -> Result<(), Fault> {
+    pub fn bind(&mut self, tensors: &Tensors, pool: &Pool, adder: &Adder) -> Result<(), Fault> {
         for (name, tensor) in tensors {
             let bytes = tensor.data().bytes();
             let memory = pool.allocate(bytes.len())?;
             memory.upload(bytes)?;
             let input = Input {
+                sums: adder.sums(&memory, 0, bytes.len())?,
                 memory,
                 original: None,
                 is_changed: false,
@@ -170,14 +174,19 @@ impl Inputs {
     ///
     /// # Errors
     /// The driver's.
-    pub fn restore(&mut self, given: &Tensors) -> Result<Vec<String>, Fault> {
+    pub fn restore(&mut self, given: &Tensors, adder: &Adder) -> Result<Vec<String>, Fault> {
         let mut changed = Vec::new();
         for (name, tensor) in given {
             let bytes = tensor.data().bytes();
             let Some(input) = self.all.get(name) else {
                 continue;
             };
-            if input.original.is_none() && input.memory.download(0, bytes.len())? != bytes {
+            let is_changed = || {
+                adder
+                    .sums(&input.memory, 0, bytes.len())
+                    .map(|it| it != input.sums)
+            };
+            if input.original.is_none() && is_changed()? {
                 input.memory.upload(bytes)?;
                 changed.push(name.clone());
             }
@@ -189,13 +198,14 @@ impl Inputs {
     ///
     /// # Errors
     /// The driver's.
-    pub fn rewrite(&mut self, given: &Tensors) -> Result<(), Fault> {
+    pub fn rewrite(&mut self, given: &Tensors, adder: &Adder) -> Result<(), Fault> {
         for (name, tensor) in given {
             let Some(input) = self.all.get_mut(name) else {
                 continue;
             };
             let bytes = tensor.data().bytes();
             input.memory.upload(bytes)?;
+            input.sums = adder.sums(&input.memory, 0, bytes.len())?;
             match &mut input.original {
                 Some(Original::OnDevice(copy)) => copy.upload(bytes)?,
                 Some(Original::OnHost(held)) => *held = bytes.to_vec(),

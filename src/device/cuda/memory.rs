@@ -241,19 +241,31 @@ impl Allocation {
     ///
     /// # Panics
     /// If they are not all its own.
-    #[expect(unsafe_code, reason = "a call of the driver")]
     pub fn download(&self, offset: usize, len: usize) -> Result<Vec<u8>, Fault> {
-        assert!(offset + len <= self.bytes, "outside the allocation");
         let mut bytes = vec![0; len];
-        if len == 0 {
-            return Ok(bytes);
+        self.read(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Copies as many bytes as there are from `offset`.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Panics
+    /// If they are not all its own.
+    #[expect(unsafe_code, reason = "a call of the driver")]
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), Fault> {
+        let fits = offset + bytes.len() <= self.bytes;
+        assert!(fits, "outside the allocation");
+        if bytes.is_empty() {
+            return Ok(());
         }
         let from = self.address + offset as u64;
         // SAFETY: the range lies in the allocation, and `bytes` outlive the wait.
-        unsafe { result::memcpy_dtoh_async(&mut bytes, from, self.context.stream()) }
+        unsafe { result::memcpy_dtoh_async(bytes, from, self.context.stream()) }
             .during("copying from the device")?;
-        self.context.synchronize()?;
-        Ok(bytes)
+        self.context.synchronize()
     }
 }
 

@@ -1,11 +1,12 @@
 //! An NVIDIA GPU: kernels from cubins, through the driver.
 //!
 //! [`driver`] says whether there is one and explains its errors, [`identity`] describes it;
-//! [`context`], [`memory`] (large copies to it by [`staging`]), [`inputs`] and [`module`] hold the
-//! objects on it, [`run`] queues steps, [`timing`] and [`gate`] time them, [`flush`] sets the state
-//! of the cache before that, [`graph`] makes one launch of many, [`nvml`] watches clocks;
-//! [`compiler`] calls NVRTC, which needs no GPU; [`calls`] makes a launch a call of a kernel or of
-//! one of NVIDIA's [`libraries`]; [`numerics`] asks one how exact it is. This file keeps the books.
+//! [`context`], [`memory`] (large copies to it by [`staging`], changes to it by [`sums`]),
+//! [`inputs`] and [`module`] hold the objects on it, [`run`] queues steps, [`timing`] and [`gate`]
+//! time them, [`flush`] sets the state of the cache before that, [`graph`] makes one launch of many,
+//! [`nvml`] watches clocks; [`compiler`] calls NVRTC, which needs no GPU; [`calls`] makes a launch a
+//! call of a kernel or of one of NVIDIA's [`libraries`]; [`numerics`] asks one how exact it is. This
+//! file keeps the books.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,9 +14,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Binding, Kernel, KernelId, Program, Target, Tensors};
+use sweeper_program::{Binding, Buffer, Data, Kernel, KernelId, Program, Target, Tensor, Tensors};
 
-use super::cpu::arena::tensor_of;
 use super::cpu::run::check_writes_are_exclusive;
 use super::launcher::LoopDriver;
 use super::layout::{Damage, Layout};
@@ -33,6 +33,7 @@ pub mod context;
 pub mod memory;
 pub mod inputs;
 pub mod staging;
+pub mod sums;
 pub mod module;
 pub mod blas;
 pub mod dnn;
@@ -59,6 +60,7 @@ use memory::{Allocation, Pool};
 use module::Modules;
 use nvml::Monitor;
 use run::{Runner, Spans};
+use sums::Adder;
 use timing::Timer;
 
 /// Buffers start at multiples of this many bytes, as those of `cudaMalloc` do.
@@ -84,6 +86,7 @@ pub struct Cuda {
     arena: Option<Allocation>,
     programs: Vec<Loaded>,
     monitor: Option<Monitor>,
+    adder: Adder,
     pool: Pool,
     context: Rc<Context>,
 }
@@ -138,6 +141,7 @@ impl Cuda {
             arena: None,
             programs: Vec::new(),
             monitor: Monitor::of(&identity.unit),
+            adder: Adder::new(&context).map_err(unavailable)?,
             pool: Pool::new(&context).map_err(unavailable)?,
             context,
         })
@@ -249,6 +253,14 @@ impl Cuda {
             .collect()
     }
 
+    /// The memory that a buffer is in: the arena, if it has a place there.
+    fn memory_of(&self, buffer: &Buffer, offset: Option<usize>) -> Option<&Allocation> {
+        match offset {
+            Some(_) => self.arena.as_ref(),
+            None => self.inputs.get(&buffer.name),
+        }
+    }
+
     /// Makes memory for a program's buffers, and brings its given tensors together; the address of
     /// each buffer.
     fn make_room(&mut self, program: Prepared) -> Result<Vec<u64>, DeviceError> {
@@ -332,7 +344,7 @@ impl Device for Cuda {
         let all: usize = all.sum();
         let bound = self.inputs.clear().and_then(|()| {
             self.pool.trim()?;
-            self.inputs.bind(inputs, &self.pool)
+            self.inputs.bind(inputs, &self.pool, &self.adder)
         });
         bound.map_err(|fault| self.means(fault, all))
     }
@@ -475,19 +487,34 @@ impl RunsPrograms for Cuda {
         let loaded = &self.programs[program.0];
         let mut results = Tensors::new();
         for (buffer, offset) in loaded.program.buffers.iter().zip(&loaded.layout.offsets) {
-            let memory = match offset {
-                Some(_) => self.arena.as_ref(),
-                None => self.inputs.get(&buffer.name),
-            };
+            let memory = self.memory_of(buffer, *offset);
             let (Some(_), Some(memory)) = (buffer.result(), memory) else {
                 continue;
             };
             let spec = spec_of(buffer, specs)?;
-            let bytes = memory.download(offset.unwrap_or(0), buffer.size_bytes() as usize);
-            let bytes = bytes.map_err(|fault| self.means(fault, loaded.layout.bytes))?;
-            results.insert(spec.name.clone(), tensor_of(&bytes, spec));
+            let data = Data::filled(spec.dtype, spec.elements() as usize, |bytes| {
+                memory.read(offset.unwrap_or(0), bytes)
+            });
+            let data = data.map_err(|fault| self.means(fault, loaded.layout.bytes))?;
+            results.insert(spec.name.clone(), Tensor::new(spec.shape.clone(), data));
         }
         Ok(results)
+    }
+
+    fn fingerprint(&mut self, program: Prepared) -> Result<Option<String>, DeviceError> {
+        let loaded = &self.programs[program.0];
+        let mut found = String::new();
+        for (buffer, offset) in loaded.program.buffers.iter().zip(&loaded.layout.offsets) {
+            let memory = self.memory_of(buffer, *offset);
+            let (Some(_), Some(memory)) = (buffer.result(), memory) else {
+                continue;
+            };
+            let bytes = buffer.size_bytes() as usize;
+            let sums = self.adder.sums(memory, offset.unwrap_or(0), bytes);
+            let sums = sums.map_err(|fault| self.means(fault, loaded.layout.bytes))?;
+            found += &format!("{} {sums:x?};", buffer.name);
+        }
+        Ok(Some(found))
     }
 
     fn damage(&mut self, program: Prepared) -> Result<Vec<Damage>, DeviceError> {
@@ -508,7 +535,7 @@ impl RunsPrograms for Cuda {
 
     /// Of the program that was poisoned last.
     fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError> {
-        let restored = self.inputs.restore(given);
+        let restored = self.inputs.restore(given, &self.adder);
         restored.map_err(|fault| self.means(fault, 0))
     }
 
@@ -520,7 +547,7 @@ impl RunsPrograms for Cuda {
     ) -> Result<bool, DeviceError> {
         // Programs before it may have had an arena of another size, and other tensors together.
         self.make_room(program)?;
-        let rewritten = self.inputs.rewrite(given);
+        let rewritten = self.inputs.rewrite(given, &self.adder);
         rewritten.map_err(|fault| self.means(fault, 0))?;
         if !keeps_results {
             self.poison(program)?;

@@ -16,6 +16,7 @@ use super::launcher::LoopDriver;
 use super::layout::Damage;
 use renumbered::Renumbered;
 
+use super::outputs::{Outputs, Reading};
 use super::{
     Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, RunsPrograms,
     Sample, UnseenRun, needs_runner, no_loop,
@@ -207,6 +208,16 @@ impl RunsPrograms for WithRunners {
         runner.results(program, specs)
     }
 
+    fn outputs(&mut self, program: Prepared, read: Reading<'_>) -> Result<Outputs, DeviceError> {
+        let (runner, program) = self.place_mut(program);
+        runner.outputs(program, read)
+    }
+
+    fn fingerprint(&mut self, program: Prepared) -> Result<Option<String>, DeviceError> {
+        let (runner, program) = self.place_mut(program);
+        runner.fingerprint(program)
+    }
+
     fn judged(&self, program: Prepared) -> Option<Checked> {
         let (runner, program) = self.place(program);
         runner.judged(program)
@@ -241,10 +252,10 @@ impl RunsPrograms for WithRunners {
         &mut self,
         program: Prepared,
         inputs: &Tensors,
-        specs: &[TensorSpec],
+        read: Reading<'_>,
     ) -> Result<Option<UnseenRun>, DeviceError> {
         let (runner, program) = self.place_mut(program);
-        runner.run_unseen(program, inputs, specs)
+        runner.run_unseen(program, inputs, read)
     }
 
     fn run_known(&mut self, program: Prepared, given: &Tensors) -> Result<f64, DeviceError> {

@@ -16,6 +16,7 @@ use sweeper_program::{CanonicalShape, Phase, Problem, Program, Runner, Tensors};
 use answered::{answered_by_device, answered_by_reference};
 
 use crate::auto::Auto;
+use crate::device::outputs::{Outputs, Reading};
 use crate::device::{Artifact, Device, DeviceError, Job, Prepared, busy};
 use crate::execute::answers::Answers;
 use crate::execute::audit::{Audit, Audited};
@@ -32,7 +33,7 @@ use crate::execute::sampling::Sampler;
 use crate::execute::tensors;
 use crate::execute::trespass::{self, overwritten};
 use crate::execute::trial;
-use crate::execute::verify::{ProblemInstance, Verdict};
+use crate::execute::verify::{ProblemInstance, Verdict, on_host};
 use crate::row::outcome::{Cause, Checked, Flag, KernelUse, Measurement, Outcome, Status};
 
 /// Kernels by key.
@@ -71,8 +72,9 @@ pub struct VerifiedPoint<'a> {
     pub first_ns: f64,
     specs: Vec<TensorSpec>,
     measurement: Measurement,
-    /// Digest of the outputs of the last sample.
-    last_digest: Option<String>,
+    /// What tells the outputs of the first sample and those of the last from others.
+    first_bits: Option<String>,
+    last_bits: Option<String>,
     /// The program is a user's, who may write what is only to be read.
     is_users: bool,
     /// Inputs that it had overwritten when its samples were taken.
@@ -160,8 +162,26 @@ impl<'a> BlockContext<'a> {
             context.showing = context.verify_on(&showing, artifacts, device, listener)?;
             context.for_functions = Some(showing).filter(|it| context.has_sizes_of(it));
         }
-        device.bind(&context.instance.inputs).map_err(failed)?;
+        // Functions and commands get inputs from their runners: nothing else reads them there.
+        let none = Tensors::new();
+        let inputs = match context.has_kernels(device) {
+            true => &context.instance.inputs,
+            false => &none,
+        };
+        device.bind(inputs).map_err(failed)?;
         Ok(context)
+    }
+
+    /// Whether the device itself runs the program of some point.
+    fn has_kernels(&self, device: &dyn Device) -> bool {
+        let problem = self.instance.problem.as_ref();
+        let mut programs = self
+            .block
+            .points
+            .iter()
+            .map(|point| program(problem, point, device));
+        let is_here = |program: Program| program.foreign().is_none() || !device.computes();
+        programs.any(|program| program.is_ok_and(is_here))
     }
 
     /// Whether another problem's tensors have the shapes of this one's.
@@ -235,7 +255,7 @@ impl<'a> BlockContext<'a> {
         let run = (point, prepared, &specs[..]);
         let first_ns = self.first_run_ns(run, (is_users, prepare_ns), &mut measurement, device);
         self.note_threads(point, before);
-        let first_ns = first_ns?;
+        let (first_ns, first_bits) = first_ns?;
         measurement.device_memory = device.memory(prepared).map_err(failed)?;
         // A program can't state the memory of another process.
         if runner.is_none() && !has_expected_memory(&measurement) {
@@ -253,7 +273,8 @@ impl<'a> BlockContext<'a> {
             specs,
             first_ns,
             measurement,
-            last_digest: None,
+            first_bits,
+            last_bits: None,
             is_users,
             changed_inputs: Vec::new(),
             is_function: runner == Some(Runner::Python),
@@ -273,29 +294,47 @@ impl<'a> BlockContext<'a> {
         (is_users, prepare_ns): (bool, u64),
         measurement: &mut Measurement,
         device: &mut dyn Device,
-    ) -> Result<f64, Outcome> {
+    ) -> Result<(f64, Option<String>), Outcome> {
         let (point, prepared, _) = run;
         if point.mode.is_graph() {
             device.launch_as_graph(prepared);
         }
         let first_ns = first_run_ns(prepared, device).map_err(failed)?;
-        if device.computes() {
-            note_preparation(measurement, prepare_ns, prepared, device);
-            self.judge_first_run(run, is_users, measurement, device)?;
+        if !device.computes() {
+            return Ok((first_ns, None));
         }
-        Ok(first_ns)
+        note_preparation(measurement, prepare_ns, prepared, device);
+        let bits = self.judge_first_run(run, is_users, measurement, device)?;
+        Ok((first_ns, bits))
+    }
+
+    /// How outputs are read: they stay on the GPU if their answer is there.
+    fn reading<'b>(&self, specs: &'b [TensorSpec]) -> Reading<'b> {
+        let opens = foreign_oracle::opens_outputs(self.instance.expected.as_ref());
+        Reading {
+            specs,
+            may_stay: opens && self.block.save_tensors.is_none(),
+        }
     }
 
     /// Judges the outputs of a point's program, which has just run for the first time, and what
-    /// else the program of a user wrote.
+    /// else the program of a user wrote. Yields what tells the outputs from others.
     fn judge_first_run(
         &self,
         (point, prepared, specs): (&BlockPoint, Prepared, &[TensorSpec]),
         is_users: bool,
         measurement: &mut Measurement,
         device: &mut dyn Device,
-    ) -> Result<(), Outcome> {
-        let outputs = device.results(prepared, specs).map_err(failed)?;
+    ) -> Result<Option<String>, Outcome> {
+        let bits = device.fingerprint(prepared).map_err(failed)?;
+        let outputs = device.outputs(prepared, self.reading(specs));
+        let mut outputs = outputs.map_err(failed)?;
+        if !foreign_oracle::can_read(&outputs) {
+            outputs = device
+                .results(prepared, specs)
+                .map(Outputs::Host)
+                .map_err(failed)?;
+        }
         // Inputs are restored even where outputs are wrong: other programs read them.
         let trespass = match is_users {
             true => trespass::complaint(prepared, &self.instance.inputs, device),
@@ -310,7 +349,7 @@ impl<'a> BlockContext<'a> {
         }
         match trespass {
             Some(reason) => Err(wrong(reason, std::mem::take(measurement))),
-            None => Ok(()),
+            None => Ok(bits.or_else(|| measurement.output_digest.clone())),
         }
     }
 
@@ -373,11 +412,11 @@ impl<'a> BlockContext<'a> {
     fn judge(
         &self,
         point: &BlockPoint,
-        outputs: &Tensors,
+        outputs: &Outputs,
         measurement: &mut Measurement,
     ) -> Result<(), Outcome> {
-        measurement.output_digest = Some(tensors::digest(outputs));
-        if let Some(folder) = &self.block.save_tensors {
+        measurement.output_digest = Some(tensors::digest_of_outputs(outputs));
+        if let (Some(folder), Some(outputs)) = (&self.block.save_tensors, outputs.on_host()) {
             tensors::write_outputs(folder, &point.folder, outputs).map_err(|reason| {
                 let error = Outcome::without_measurement(Status::Error, reason);
                 error.because_of(Cause::Surroundings)
@@ -408,6 +447,13 @@ impl<'a> BlockContext<'a> {
         if tensors.any(is_below_rounding) {
             measurement.flags.push(Flag::BelowRounding);
         }
+        if check
+            .iter()
+            .flat_map(|check| &check.tensors)
+            .any(|one| one.is_inexact)
+        {
+            measurement.flags.push(Flag::Inexact);
+        }
         let mut expected = self.instance.expected.iter();
         if expected.any(|held| held.contains_key(foreign_oracle::UNMODELLED)) {
             measurement.flags.push(Flag::UnmodelledRounding);
@@ -423,7 +469,7 @@ impl<'a> BlockContext<'a> {
     ///
     /// # Errors
     /// A judge that fails.
-    fn verdict(&self, point: &BlockPoint, outputs: &Tensors) -> Result<Verdict, DeviceError> {
+    fn verdict(&self, point: &BlockPoint, outputs: &Outputs) -> Result<Verdict, DeviceError> {
         let instance = &self.instance;
         let checked = match &instance.peer {
             Some(peer) if *peer == point.backend => return Ok(Verdict::UNCHECKED),
@@ -433,7 +479,7 @@ impl<'a> BlockContext<'a> {
         match &self.judge {
             Some(judge) => {
                 let expected = instance.expected.as_ref();
-                judge.verdict(&instance.inputs, outputs, expected, checked)
+                judge.verdict(&instance.inputs, on_host(outputs)?, expected, checked)
             }
             None => instance.judge(outputs, point, checked),
         }

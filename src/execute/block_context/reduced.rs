@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use sweeper_program::{Program, Tensors};
 
 use super::{Artifacts, BlockContext, ContextError, program};
+use crate::device::outputs::Outputs;
 use crate::device::{Artifact, Device, DeviceError, Job, busy};
 use crate::execute::block::Listener;
 use crate::execute::protocol::{BlockPoint, Stage};
@@ -81,7 +82,8 @@ impl BlockContext<'_> {
         };
         let outputs = run();
         self.note_threads(point, before);
-        let judge = |outputs: Tensors| other.judge(&outputs, point, Checked::Reduced);
+        let judge =
+            |outputs: Tensors| other.judge(&Outputs::Host(outputs), point, Checked::Reduced);
         Ok(outputs.and_then(judge))
     }
 }

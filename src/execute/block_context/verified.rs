@@ -3,8 +3,8 @@
 use super::*;
 
 impl BlockContext<'_> {
-    /// Keeps the digest of the outputs of a point's last sample, which has just run; audits a
-    /// foreign program.
+    /// Compares the outputs of a point's last sample, which has just run, with those of its first;
+    /// audits a foreign program.
     ///
     /// # Errors
     /// A lost device, or one that failed in the audit.
@@ -21,16 +21,22 @@ impl BlockContext<'_> {
             // Outputs of a program are not those of single operations to the bit.
             device.sample(one.prepared, 1)?;
         }
-        let outputs = one.read_last(&self.instance, device)?;
+        let read = self.reading(&one.specs).may_stay;
+        let outputs = one.read_last(&self.instance, read, device)?;
         note_choices(&mut one.measurement, one.prepared, device);
-        if let Some(outputs) = outputs.filter(|_| one.varies()) {
+        if let Some(outputs) = outputs {
             one.take_last(self.verdict(one.point, &outputs)?);
         }
         if one.is_audited && one.complaint.is_none() && device.computes() {
             let audited = self.audited(one);
-            one.complaint = self
-                .audit
-                .complaint(&audited, sampler.samples_ns(), device)?;
+            // Nobody chooses what others outraced, and other inputs take longer than its samples.
+            one.complaint = match (sampler.is_outraced(), one.is_kernel) {
+                (true, true) => audited.poisoned(1, device)?,
+                (true, false) => None,
+                (false, _) => self
+                    .audit
+                    .complaint(&audited, sampler.samples_ns(), device)?,
+            };
             // Once, even if it is measured again.
             one.is_audited = false;
         }
@@ -71,7 +77,7 @@ impl BlockContext<'_> {
             program: one.prepared,
             specs: &one.specs,
             is_kernel: one.is_kernel,
-            digest: one.measurement.output_digest.as_deref(),
+            bits: one.first_bits.as_deref(),
         }
     }
 }
@@ -84,7 +90,7 @@ impl VerifiedPoint<'_> {
 
     /// The reason for which a point whose samples were taken is wrong, if it is.
     pub fn complaint(&self) -> Option<String> {
-        if self.measurement.output_digest != self.last_digest {
+        if self.first_bits != self.last_bits {
             let why = self.complaint.as_ref();
             let why = why.map_or_else(String::new, |why| format!(": {why}"));
             return Some(format!("the outputs changed while it was timed{why}"));
@@ -94,7 +100,7 @@ impl VerifiedPoint<'_> {
 
     /// Whether the outputs of the last sample are to be judged: they are not those of the first.
     pub(super) fn varies(&self) -> bool {
-        let has_changed = self.measurement.output_digest != self.last_digest;
+        let has_changed = self.first_bits != self.last_bits;
         !self.is_deterministic || self.is_function && has_changed
     }
 
@@ -110,19 +116,21 @@ impl VerifiedPoint<'_> {
         }
         self.complaint = verdict.complaint;
         // Another run would have another.
-        (self.measurement.output_digest, self.last_digest) = (None, None);
+        self.measurement.output_digest = None;
+        self.last_bits.clone_from(&self.first_bits);
     }
 
-    /// Keeps the digest of the outputs of the last sample, which has just run; yields them where
-    /// they are to be judged, as they may differ from those of the first.
+    /// Keeps what tells the outputs of the last sample, which has just run; yields them where they
+    /// are to be judged, as they may differ from those of the first.
     ///
     /// # Errors
     /// A lost device.
     pub(super) fn read_last(
         &mut self,
         instance: &ProblemInstance,
+        may_stay: bool,
         device: &mut dyn Device,
-    ) -> Result<Option<Tensors>, DeviceError> {
+    ) -> Result<Option<Outputs>, DeviceError> {
         if !device.computes() {
             return Ok(None);
         }
@@ -133,14 +141,21 @@ impl VerifiedPoint<'_> {
         if self.carries_state && self.point.mode.iterations().is_some() {
             device.sample(self.prepared, 1)?;
         }
-        let outputs = device.results(self.prepared, &self.specs)?;
-        if device.judged(self.prepared).is_some() {
-            self.last_digest = None;
+        self.last_bits = match self.is_deterministic {
+            true => device.fingerprint(self.prepared)?,
+            false => self.first_bits.clone(),
+        };
+        if self.is_deterministic && self.last_bits.is_some() && !self.varies() {
             return Ok(None);
         }
-        if self.is_deterministic {
-            self.last_digest = Some(tensors::digest(&outputs));
+        let specs = &self.specs;
+        let outputs = device.outputs(self.prepared, Reading { specs, may_stay })?;
+        if device.judged(self.prepared).is_some() {
+            self.last_bits.clone_from(&self.first_bits);
+            return Ok(None);
         }
-        Ok(Some(outputs))
+        let digest = || tensors::digest_of_outputs(&outputs);
+        self.last_bits.get_or_insert_with(digest);
+        Ok(Some(outputs).filter(|_| self.varies()))
     }
 }

@@ -74,7 +74,7 @@ pub(super) const CHECK: &[Column] = &[
     ),
     digest(
         "output_digest",
-        "SHA-256 of the outputs, 64 hex digits",
+        "SHA-256 of the outputs, 64 hex digits; of sums over all of their bits where they stayed on a GPU",
         "outputs",
     )
     .group(Group::Identity)

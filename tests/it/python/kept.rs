@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use sweeper::device::foreign::python::reference::{KeptAnswer, Slot};
 use sweeper::device::foreign::python::{Place, Python};
+use sweeper::device::outputs::Outputs;
 use sweeper::identity::CacheState;
 use sweeper_program::check::{TensorCheck, as_f64};
 use sweeper_program::inputs::InputKey;
@@ -50,7 +51,7 @@ fn published(problem: &str) -> KeptAnswer {
 
 /// How an output is judged by sums from where the answer is.
 fn by_kept(python: &mut Python, out: Vec<f32>, expected: &Tensors) -> TensorCheck {
-    let outputs = [("y".to_owned(), Tensor::f32(SHAPE, out))].into();
+    let outputs = Outputs::Host([("y".to_owned(), Tensor::f32(SHAPE, out))].into());
     let found = python.compare(&published("it"), &outputs).unwrap();
     let sums = as_f64(&found[&spread::name_of_error_sums("y")]).into_owned();
     let sums = ErrorSums::from_raw(&SHAPE, &sums);
@@ -68,9 +69,11 @@ fn kept_answers_judge_as_others_do() {
         .stream("x")
         .normal(SHAPE.iter().product(), 1.0);
     let inputs = [("x".to_owned(), Tensor::f32(SHAPE, x))].into();
-    let mut at_hand = python.reference(&function(), &inputs, None).unwrap();
+    let mut at_hand = python.reference(&function(), &inputs, None, true).unwrap();
     let kept = published("it");
-    let mut expected = python.reference(&function(), &inputs, Some(&kept)).unwrap();
+    let mut expected = python
+        .reference(&function(), &inputs, Some(&kept), true)
+        .unwrap();
     assert!(at_hand.contains_key("y") && !expected.contains_key("y"));
     for answers in [&mut at_hand, &mut expected] {
         spread::finish_sums(answers, "y", &SHAPE);
@@ -127,9 +130,9 @@ fn kept_answers_judge_as_others_do() {
     }
 
     // The answer of another problem takes its place, and `forget` leaves none.
-    let outputs = [("y".to_owned(), Tensor::f32(SHAPE, right))].into();
+    let outputs = Outputs::Host([("y".to_owned(), Tensor::f32(SHAPE, right))].into());
     python
-        .reference(&function(), &inputs, Some(&published("other")))
+        .reference(&function(), &inputs, Some(&published("other")), true)
         .unwrap();
     assert!(python.compare(&kept, &outputs).is_err());
     assert!(python.compare(&published("other"), &outputs).is_ok());

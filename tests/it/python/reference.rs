@@ -319,6 +319,55 @@ fn a_right_value_below_rounding_is_no_error_of_the_check() {
     assert_eq!(far[0], "wrong", "{far:?}");
 }
 
+/// A reference is a function of the library that its file imports; one chain of f32 additions is as
+/// right as a sum in any order may be, and said to be worse than sums of blocks.
+#[test]
+fn a_reference_over_tensors_tells_sums_in_one_chain() {
+    if !has_package("torch", "torch") || !has_package("numpy", "numpy") {
+        return;
+    }
+    let place = Place::new(
+        "schema = 1
+[python]
+exe = \"${SWEEPER_PYTHON:-python3}\"
+[workload.total]
+params = { n = { int = [1, 100000000] } }
+inputs.x = { dtype = \"f32\", shape = [\"n\"], fill = { uniform = [0, 1] } }
+outputs.y = { dtype = \"f32\", shape = [1] }
+check = { reference = { python = \"ref.py\", entry = \"total\" } }
+[backend.blocks]
+workload = \"total\"
+python = \"sums.py\"
+entry = \"blocks\"
+args = [\"x\"]
+returns = [\"y\"]
+[backend.chain]
+like = \"blocks\"
+entry = \"chain\"
+[case.total]
+workload = \"total\"
+grid = { n = [4000000] }
+[device]
+use = \"cpu\"
+[measure]
+repeats = 4
+",
+    );
+    let reference = "import torch\ndef total(x):\n    return torch.sum(x).reshape(1)\n";
+    fs::write(place.path("ref.py"), reference).unwrap();
+    let sums = "import numpy\n\
+                def blocks(x):\n    return x.reshape(-1, 1000).sum(axis=1).sum(keepdims=True)\n\
+                def chain(x):\n    return numpy.add.accumulate(x)[-1:]\n";
+    fs::write(place.path("sums.py"), sums).unwrap();
+    let ran = place.sweeper(&["run", "m.toml"]);
+    let rows = rows(&place);
+    for (name, is_inexact) in [("blocks", false), ("chain", true)] {
+        let row = &rows[&format!("{name} forward")];
+        assert_eq!(row["status"], "ok", "{row:?}\n{}", text(&ran));
+        assert_eq!(row["flags"].contains("inexact"), is_inexact, "{row:?}");
+    }
+}
+
 #[test]
 fn a_reference_of_pytorch_that_overwrites_an_input_is_refused() {
     if !has_package("torch", "torch") {

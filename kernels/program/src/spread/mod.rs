@@ -68,6 +68,16 @@ pub fn name_of_error_sums(output: &str) -> String {
     format!("error sums of {output}")
 }
 
+/// The name under which answers hold how far rounding moves an output of which each long sum is
+/// made of blocks: the root mean square. There is none where no sum is long.
+pub fn name_of_tight(output: &str) -> String {
+    format!("tight spread of {output}")
+}
+
+/// An output that is so many times as far out as a tight spread says is inexact: by chance, one in
+/// ten thousand that are a single number is.
+const INEXACT: f64 = 4.0;
+
 /// An output may be so many times as far out as its reference is, in the judged precision.
 const OWN_MARGIN: f64 = 3.0;
 
@@ -230,6 +240,18 @@ impl Spread {
         (!squares.is_empty()).then(|| Spread::from_sums(&squares, &products, &scales, size))
     }
 
+    /// The same with all slices along an axis as noisy as the noisiest, and as free as the least.
+    #[must_use]
+    pub fn of_widest_slices(mut self) -> Spread {
+        for axis in &mut self.axes {
+            let most = axis.mean_squares.iter().copied().fold(0.0, f64::max);
+            let least = axis.freedoms.iter().copied().fold(f64::INFINITY, f64::min);
+            axis.mean_squares.fill(most);
+            axis.freedoms.fill(least);
+        }
+        self
+    }
+
     /// As a tensor among answers: `probes`, then the whole's degrees of freedom and mean square,
     /// the scale, and for each sliced axis all mean squares, then all degrees of freedom.
     pub fn into_tensor(self) -> Tensor {
@@ -330,13 +352,20 @@ pub fn judge_by_sums(
     let spread = spread.and_then(|spread| Spread::from_tensor(shape, spread));
     let own = expected.get(&name_of_own_error(name));
     let own = own.map_or(0.0, |own| as_f64(own).iter().copied().fold(0.0, f64::max));
+    let tight = expected.get(&name_of_tight(name));
+    let tight = tight.and_then(|tight| as_f64(tight).first().copied());
     let found = sums.zip(spread);
+    let is_inexact = found.as_ref().zip(tight).is_some_and(|((sums, _), tight)| {
+        let error = (sums.errors.whole / sums.errors.elements as f64).sqrt();
+        error > f64::max(INEXACT * tight, OWN_MARGIN * own)
+    });
     let found = found.and_then(|(sums, spread)| furthest(&sums, &spread, OWN_MARGIN * own));
     let Some(found) = found else {
         return TensorCheck::not_judged(name, Metric::RelativeL2);
     };
     TensorCheck {
         tensor: name.to_owned(),
+        is_inexact,
         ..found
     }
 }
@@ -444,6 +473,7 @@ fn furthest(sums: &ErrorSums, spread: &Spread, own: f64) -> Option<TensorCheck> 
             tolerance: noise.max(own),
             spreads: Some(along.abs() / sizes.whole / (spread.scale + UNIT_ROUNDOFF / 4.0)),
             notices: None,
+            is_inexact: false,
         });
     }
     let notices = all.first().map(|whole| whole.tolerance);
@@ -476,6 +506,7 @@ fn slice(
         tolerance: bound / scale,
         spreads: (noise_norm > 0.0).then(|| error.sqrt() / noise_norm),
         notices: None,
+        is_inexact: false,
     }
 }
 

@@ -6,6 +6,7 @@
 //! gets the programs that are still measured when they are next asked for.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use super::ForeignRunner;
 use crate::declared::python::declaration::PythonFile;
 use crate::device::cpu::flush::Flush;
 use crate::device::cpu::identity as processors;
+use crate::device::outputs::{Outputs, Reading};
 use crate::device::{
     DeviceError, DeviceMemory, Preparation, Prepared, RunsPrograms, Sample, UnseenRun,
 };
@@ -230,6 +232,23 @@ impl Python {
     }
 }
 
+impl Python {
+    /// What a request that reads a program's outputs has.
+    fn read_request(&self, program: Prepared, read: Reading<'_>) -> Value {
+        let may_stay = read.may_stay && matches!(self.place, Place::Cuda { .. });
+        json!({ "results": self.programs[program.0].outputs.path(), "may_stay": may_stay })
+    }
+
+    /// The outputs that such a request yields.
+    fn outputs_of(&self, program: Prepared, answer: &Value) -> Result<Outputs, DeviceError> {
+        if let Ok(tensors) = serde_json::from_value(answer["on_gpu"].clone()) {
+            return Ok(Outputs::Gpu(tensors));
+        }
+        let file = &self.programs[program.0].outputs;
+        file.tensors().map(Outputs::Host).map_err(of_system)
+    }
+}
+
 impl ForeignRunner for Python {
     fn forget(&mut self) {
         self.programs.clear();
@@ -306,17 +325,26 @@ impl RunsPrograms for Python {
         })
     }
 
-    fn results(
-        &mut self,
-        program: Prepared,
-        _specs: &[TensorSpec],
-    ) -> Result<Tensors, DeviceError> {
-        let path = self.programs[program.0].outputs.path();
-        self.ask_about(program, "results", json!({ "file": path }))?;
-        self.programs[program.0]
-            .outputs
-            .tensors()
-            .map_err(of_system)
+    fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {
+        let may_stay = false;
+        match self.outputs(program, Reading { specs, may_stay })? {
+            Outputs::Host(outputs) => Ok(outputs),
+            Outputs::Gpu(_) => Err(of_system(io::Error::other("outputs stayed on the GPU"))),
+        }
+    }
+
+    fn outputs(&mut self, program: Prepared, read: Reading<'_>) -> Result<Outputs, DeviceError> {
+        let request = self.read_request(program, read);
+        let answer = self.ask_about(program, "results", request)?;
+        self.outputs_of(program, &answer)
+    }
+
+    fn fingerprint(&mut self, program: Prepared) -> Result<Option<String>, DeviceError> {
+        if !matches!(self.place, Place::Cuda { .. }) {
+            return Ok(None);
+        }
+        let answer = self.ask_about(program, "fingerprint", json!({}))?;
+        Ok(answer["sums"].as_str().map(str::to_owned))
     }
 
     fn restore_inputs(&mut self, _given: &Tensors) -> Result<Vec<String>, DeviceError> {
@@ -331,15 +359,15 @@ impl RunsPrograms for Python {
         &mut self,
         program: Prepared,
         inputs: &Tensors,
-        _specs: &[TensorSpec],
+        read: Reading<'_>,
     ) -> Result<Option<UnseenRun>, DeviceError> {
         let other = SharedFile::of_tensors("sweeper-unseen", inputs).map_err(of_system)?;
-        let results = self.programs[program.0].outputs.path();
-        let request = json!({ "iterations": 1, "unseen": other.path(), "results": results });
+        let mut request = self.read_request(program, read);
+        request["iterations"] = json!(1);
+        request["unseen"] = json!(other.path());
         let answer = self.ask_about(program, "sample", request)?;
-        let outputs = self.programs[program.0].outputs.tensors();
         Ok(Some(UnseenRun {
-            outputs: outputs.map_err(of_system)?,
+            outputs: self.outputs_of(program, &answer)?,
             elapsed_ns: answer["elapsed_ns"].as_f64().unwrap_or(f64::NAN),
             has_room: answer["has_room"].as_bool().unwrap_or(false),
         }))

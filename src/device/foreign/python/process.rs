@@ -20,7 +20,7 @@ use crate::row::outcome::Status;
 const BOOTSTRAP: &str = include_str!("child/bootstrap.py");
 
 /// The modules, by name.
-const MODULES: [(&str, &str); 34] = [
+const MODULES: [(&str, &str); 36] = [
     ("main", include_str!("child/main.py")),
     ("frames", include_str!("child/frames.py")),
     ("faults", include_str!("child/faults.py")),
@@ -30,6 +30,8 @@ const MODULES: [(&str, &str); 34] = [
     ("graph", include_str!("child/graph.py")),
     ("program", include_str!("child/program.py")),
     ("autograd", include_str!("child/autograd.py")),
+    ("sums", include_str!("child/sums.py")),
+    ("handover", include_str!("child/handover.py")),
     ("audit", include_str!("child/audit.py")),
     ("state", include_str!("child/state.py")),
     ("kernelbench", include_str!("child/kernelbench.py")),

@@ -1,5 +1,6 @@
 //! References: an answer in f64 and what rounding does to it, by one request.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use sweeper_program::{Foreign, Tensors};
 use super::shared_file::SharedFile;
 use super::{Python, interpreter_of, of_system};
 use crate::device::DeviceError;
+use crate::device::outputs::{GpuTensor, Outputs};
 
 /// How long an interpreter may take to start and to import a library.
 pub(super) const LOADING_LIMIT: Duration = Duration::from_secs(120);
@@ -55,7 +57,8 @@ impl Python {
     /// The right outputs of a reference, for inputs of the types that the problem has, unless they
     /// are to be kept in the interpreter. Beside them there are `noise sums of NAME` (of PyTorch,
     /// by `child/reference.py`) or `probe K of NAME` (of other libraries, by `child/probes.py`),
-    /// what rounding does to an output, and `own error of NAME`.
+    /// what rounding does to an output, and `own error of NAME`; none of the first two where they
+    /// are not asked for.
     ///
     /// # Errors
     /// A function that fails, takes too long, or returns other tensors than the problem has.
@@ -64,10 +67,14 @@ impl Python {
         function: &Foreign,
         inputs: &Tensors,
         kept: Option<&KeptAnswer>,
+        with_spread: bool,
     ) -> Result<Tensors, DeviceError> {
         let mut request = self.load_library(function)?;
         request["do"] = json!("answer");
         request["keep"] = json!(kept);
+        if !with_spread {
+            request["with_spread"] = json!(false);
+        }
         self.ask_with_tensors(request, inputs)
     }
 
@@ -79,10 +86,28 @@ impl Python {
     pub fn compare(
         &mut self,
         kept: &KeptAnswer,
-        outputs: &Tensors,
+        outputs: &Outputs,
     ) -> Result<Tensors, DeviceError> {
-        let request = json!({ "do": "compare", "keep": kept });
-        self.ask_with_tensors(request, outputs)
+        let mut request = json!({ "do": "compare", "keep": kept });
+        match outputs {
+            Outputs::Host(outputs) => self.ask_with_tensors(request, outputs),
+            Outputs::Gpu(outputs) => {
+                request["on_gpu"] = json!(outputs);
+                self.ask_for_tensors(request)
+            }
+        }
+    }
+
+    /// Opens outputs on the GPU, to find out whether that works.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn open_outputs(
+        &mut self,
+        places: &BTreeMap<String, GpuTensor>,
+    ) -> Result<(), DeviceError> {
+        let request = json!({ "do": "open_outputs", "on_gpu": places });
+        self.ask(None, &request).map(drop)
     }
 
     /// Lets all kept answers go.
@@ -100,8 +125,13 @@ impl Python {
         tensors: &Tensors,
     ) -> Result<Tensors, DeviceError> {
         let given = SharedFile::of_tensors("sweeper-given", tensors).map_err(of_system)?;
-        let answer = SharedFile::new("sweeper-answer").map_err(of_system)?;
         request["file"] = json!(given.path());
+        self.ask_for_tensors(request)
+    }
+
+    /// The tensors that a request yields.
+    fn ask_for_tensors(&mut self, mut request: Value) -> Result<Tensors, DeviceError> {
+        let answer = SharedFile::new("sweeper-answer").map_err(of_system)?;
         request["results"] = json!(answer.path());
         self.ask(None, &request)?;
         answer.tensors().map_err(of_system)

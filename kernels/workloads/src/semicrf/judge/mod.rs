@@ -39,6 +39,7 @@ pub fn check(
                 tolerance,
                 spreads: None,
                 notices: None,
+                is_inexact: false,
             };
         }
         spread::judge(&spec.name, outputs.get(&spec.name), expected)

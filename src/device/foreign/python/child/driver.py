@@ -12,6 +12,14 @@ STICKY = {214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 999}
 OUT_OF_MEMORY = 2
 
 _P = ctypes.c_void_p
+
+
+class IpcHandle(ctypes.Structure):
+    """`CUipcMemHandle`: what another process opens an allocation by."""
+
+    _fields_ = [("bytes", ctypes.c_ubyte * 64)]
+
+
 _SIGNATURES = {
     "cuInit": [ctypes.c_uint],
     "cuDeviceGet": [_P, ctypes.c_int],
@@ -23,6 +31,10 @@ _SIGNATURES = {
     "cuCtxSynchronize": [],
     "cuCtxResetPersistingL2Cache": [],
     "cuMemAlloc_v2": [_P, ctypes.c_size_t],
+    "cuMemGetAddressRange_v2": [_P, _P, ctypes.c_uint64],
+    "cuIpcGetMemHandle": [_P, ctypes.c_uint64],
+    "cuIpcOpenMemHandle_v2": [_P, IpcHandle, ctypes.c_uint],
+    "cuIpcCloseMemHandle": [ctypes.c_uint64],
     "cuMemsetD32Async": [ctypes.c_uint64, ctypes.c_uint, ctypes.c_size_t, _P],
     "cuMemHostRegister_v2": [_P, ctypes.c_size_t, ctypes.c_uint],
     "cuMemHostGetDevicePointer_v2": [_P, _P, ctypes.c_uint],

@@ -10,7 +10,7 @@ import sys
 import threading
 from time import perf_counter_ns
 
-from . import audit, caches, examine, faults, generate, judge, sources, tensors, unlisted
+from . import audit, caches, examine, faults, generate, handover, judge, sources, tensors, unlisted
 from .arrays import FRAMEWORKS
 from .autotuned import WATCH
 from .frames import Frames
@@ -59,7 +59,9 @@ class Server:
     def framework(self, name):
         if name not in self.frameworks:
             start = perf_counter_ns()
-            self.frameworks[name] = FRAMEWORKS[name](self.device)
+            # CuPy has no arrays on a CPU: references over them are computed on the GPU.
+            device = "cuda" if name == "cupy" and self.has_gpu else self.device
+            self.frameworks[name] = FRAMEWORKS[name](device)
             self.framework_ns[name] = perf_counter_ns() - start
             self.states.take()
         return self.frameworks[name]
@@ -68,7 +70,7 @@ class Server:
         """The problem's inputs as arrays of a library."""
         if name not in self.placed:
             framework = self.framework(name)
-            self.placed[name] = {key: framework.of(held) for key, held in self.inputs.items()}
+            self.placed[name] = {key: framework.given(held) for key, held in self.inputs.items()}
         return self.placed[name]
 
     def prepare(self, request):
@@ -151,8 +153,14 @@ class Server:
         return {"elapsed_ns": elapsed, "ungated": is_ungated, "autotuned": WATCH.texts(), **more}
 
     def results(self, request):
-        tensors.write(request["file"], self.program(request).read())
-        return {}
+        program = self.program(request)
+        # Reading them takes memory as well.
+        program.peak = program.framework.peak_bytes()
+        return handover.hand_over(program, self.clock, request)
+
+    def fingerprint(self, request):
+        """A text that changes with any bit of its results, or null."""
+        return {"sums": handover.fingerprint(self.program(request))}
 
     def late_work(self, request):
         """Whether results change after the span."""
@@ -225,9 +233,15 @@ class Server:
         """How far outputs are from an answer that was kept."""
         from . import reference
 
-        outputs = tensors.read(request["file"])
-        tensors.write(request["results"], reference.compare(request, self.of_torch(), outputs))
+        with handover.taken(request, self.of_torch()) as outputs:
+            found = reference.compare(request, outputs)
+        tensors.write(request["results"], found)
         return {}
+
+    def open_outputs(self, request):
+        """Opens outputs that another process left on the GPU, to find out whether that works."""
+        with handover.taken(request, self.of_torch()):
+            return {}
 
     def forget(self, request):
         """Lets kept answers go."""
@@ -271,14 +285,14 @@ class Server:
         if framework.can_write:
             framework.copy(framework.of(tensor), given[key])
             return
-        given[key] = framework.of(tensor)
+        given[key] = framework.given(tensor)
         for other in self.programs.values():
             if other.given is given:
                 other.use(given)
 
     def memory(self, request):
         program = self.program(request)
-        peak = program.framework.peak_bytes()
+        peak = program.peak or program.framework.peak_bytes()
         if peak is None:
             resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             held = sum(tensor.array.nbytes for tensor in self.inputs.values())

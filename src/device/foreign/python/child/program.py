@@ -63,6 +63,8 @@ class Program:
         self.as_graph = False
         # The most memory of its first call, where the library counts none itself.
         self.peak_bytes = None
+        # The library's count when its results were last read, and what is left of them for others.
+        self.peak = self.left = None
         self.use(given)
         self.results = None
 
@@ -133,7 +135,7 @@ class Program:
 
     def restore(self):
         """Restores, untimed before each call, contents of arrays that the function writes."""
-        self.results = None
+        self.results = self.left = None
         self.framework.enter(self.setting)
         if self.as_graph and self.graph is None:
             with WATCH.launches():

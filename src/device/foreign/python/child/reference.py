@@ -77,15 +77,15 @@ def forget(frameworks, problem=None, slot=None):
         torch.cuda.empty_cache()
 
 
-def compare(request, frameworks, outputs):
-    """`error sums of` each output of a problem, by the answer that was kept here."""
+def compare(request, outputs):
+    """`error sums of` each output of a problem, a tensor on some processor, by the answer that was kept here."""
     keep = request["keep"]
     answers = KEPT.get(keep["problem"], {}).get(keep["slot"])
     if answers is None:
         raise faults.Refused("error", "the interpreter that had its answer has ended")
     found = {}
     for name, answer in answers.items():
-        output = frameworks[answer.device.type].of(outputs[name])
+        output = outputs[name].to(answer.device)
         found[f"error sums of {name}"] = numbers(spread.error_sums(answer, output))
     return found
 
@@ -122,6 +122,7 @@ class Evaluation:
         self.own_errors = {}
         self.overflows = False
         self.sizes = {}
+        self.has_long_sums = False
 
     def versions(self):
         """How often each input was written."""
@@ -150,6 +151,8 @@ class Evaluation:
                 found[f"own error of {name}"] = numbers([self.own_errors[name]])
         if self.request["with_spread"]:
             found.update({f"noise sums of {name}": held for name, held in self.noise_sums_or_own().items()})
+        if self.has_long_sums:
+            found.update({f"tight spread of {name}": numbers([held]) for name, held in self.tight_noise().items()})
         if self.overflows:
             found["overflows"] = numbers([1.0])
         if self.unknown:
@@ -202,12 +205,35 @@ class Evaluation:
         for probe in range(FEW_PROBES if many else MANY_PROBES):
             if probe >= FEW_PROBES and probe % 2 == 0 and time.monotonic() - start > LONG_S:
                 break
-            outputs = self.kept(self.evaluate(rounding.Rounded(self.dtype, probe + 1, self.unknown)))
+            mode = rounding.Rounded(self.dtype, probe + 1, self.unknown)
+            outputs = self.kept(self.evaluate(mode))
+            self.has_long_sums |= mode.has_long_sums
             for name in answers:
                 noises[name].append(self.noise(outputs.pop(name).double(), answers[name]))
             # The first imports what decomposes operations.
             start = min(start, time.monotonic())
         return {name: self.sums(name, noises.pop(name)) for name in answers}
+
+    def tight_noise(self):
+        """The rms of each real output's noise where long sums are made of blocks; nothing where there is no memory
+        to find it out."""
+        answers = self.real_answers()
+        many = sum(held.numel() for held in answers.values()) > MANY_ELEMENTS
+        probes = 1 if many else MANY_PROBES
+        squares = dict.fromkeys(answers, 0.0)
+        try:
+            for probe in range(probes):
+                mode = rounding.Rounded(self.dtype, MANY_PROBES + probe + 1, {}, block=rounding.BLOCK)
+                outputs = self.kept(self.evaluate(mode))
+                for name in squares:
+                    noise = self.noise(outputs.pop(name).double(), answers[name])
+                    squares[name] += spread.rms(noise) ** 2 / probes
+        except Exception as error:
+            if faults.status_of(error) != "oom":
+                raise
+            error.__traceback__ = None
+            return {}
+        return {name: held ** 0.5 for name, held in squares.items()}
 
     def noise(self, output, answer):
         """An output, which nothing else refers to, less the answer."""

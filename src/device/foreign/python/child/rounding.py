@@ -52,6 +52,9 @@ ELEMENTWISE = {
 WITH_NUMBER = {"clamp", "clamp_max", "clamp_min", "constant_pad_nd", "fill", "full", "full_like", "hardtanh",
                "masked_fill", "new_full", "scalar_tensor", "threshold", "where"}
 
+# Terms of a block, in programs that sum long rows well.
+BLOCK = 4096
+
 # Elements of a piece on which noise is made, and of the tile that it comes from.
 PIECES = {"cpu": 1 << 17, "cuda": 1 << 22}
 
@@ -133,9 +136,10 @@ class Widened(TorchDispatchMode):
 
 class Rounded(Widened):
     """Evaluates with noise as rounding to a format makes it. `factor` is the unit roundoff to which
-    factors of products are rounded, as in tf32."""
+    factors of products are rounded, as in tf32. Sums are of blocks of so many terms, and those of blocks
+    again; of all terms one after another where `block` is 0."""
 
-    def __init__(self, dtype, seed, unknown, factor=0.0):
+    def __init__(self, dtype, seed, unknown, factor=0.0, block=0):
         super().__init__(dtype)
         self.u, self.least = FORMATS[dtype]
         self.accumulated = min(self.u, ACCUMULATED)
@@ -143,6 +147,23 @@ class Rounded(Widened):
         self.noise = Noise(seed)
         # How often each operation was met that has no model.
         self.unknown = unknown
+        self.block = block
+        # Whether blocks would have made a difference.
+        self.has_long_sums = False
+
+    def added(self, terms):
+        """How many additions, one after another, sum so many terms, a number or one for each element."""
+        if isinstance(terms, torch.Tensor):
+            return terms
+        self.has_long_sums |= terms > BLOCK
+        chain = terms
+        if self.block:
+            chain = 0
+            while terms > self.block:
+                chain += self.block
+                terms = -(-terms // self.block)
+            chain += terms
+        return chain
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = self.widened(kwargs)

@@ -19,6 +19,7 @@ def summed(mode, s, q, terms, scale=1.0, weight=None, is_product=False):
     """The sums `s`, which nothing else refers to, of so many terms (a number, or one for each element),
     whose squares add up to `q` times `weight`: with noise, and times `scale`."""
     s, q = s.contiguous(), q.contiguous()
+    terms = mode.added(terms)
     rest = [terms.contiguous()] if isinstance(terms, torch.Tensor) else []
     per_sum = (0.5 * mode.accumulated) ** 2
     stored = (0.5 * mode.u) ** 2 if mode.u != mode.accumulated else 0.0
