@@ -21,7 +21,7 @@ use crate::manifest::objection;
 pub struct NewArgs {
     /// The source of a kernel: FILE.cu or FILE.c
     source: PathBuf,
-    /// The function, where the source has several
+    /// One of several functions; without it all that take the arguments of the first are compared
     #[arg(long)]
     entry: Option<String>,
     /// The file to write; it must not exist. Beside the source by default
@@ -31,7 +31,7 @@ pub struct NewArgs {
 
 /// Writes a manifest for a kernel.
 pub fn new(args: &NewArgs, screen: &Screen) -> Exit {
-    let (text, path) = match manifest(args) {
+    let (text, path, left_out) = match manifest(args) {
         Ok(made) => made,
         Err((exit, message)) => {
             screen.error(&message);
@@ -44,6 +44,9 @@ pub fn new(args: &NewArgs, screen: &Screen) -> Exit {
         .open(&path)
         .and_then(|mut file| file.write_all(text.as_bytes()));
     let shown = path.display();
+    if let Some(left_out) = left_out {
+        screen.note(&left_out);
+    }
     match written {
         Ok(()) if screen.json => screen.json(&json!({ "wrote": path })),
         Ok(()) => screen.line(&format!(
@@ -57,8 +60,8 @@ pub fn new(args: &NewArgs, screen: &Screen) -> Exit {
     Exit::Fine
 }
 
-/// The text of the manifest, and where it goes.
-fn manifest(args: &NewArgs) -> Result<(String, PathBuf), (Exit, String)> {
+/// The text of the manifest, where it goes, and what is left out.
+fn manifest(args: &NewArgs) -> Result<(String, PathBuf, Option<String>), (Exit, String)> {
     let shown = args.source.display();
     let language = match args.source.extension().and_then(|it| it.to_str()) {
         Some("cu" | "cuh") => DeclaredLanguage::Cuda,
@@ -70,8 +73,24 @@ fn manifest(args: &NewArgs) -> Result<(String, PathBuf), (Exit, String)> {
     };
     let text = files::read_to_string(&args.source)
         .map_err(|error| (Exit::Files, format!("{shown}: {error}")))?;
-    let signature = chosen(&signatures(&text, language), args)
-        .map_err(|message| (Exit::Usage, format!("{shown}: {message}")))?;
+    let found = signatures(&text, language);
+    let signature =
+        chosen(&found, args).map_err(|message| (Exit::Usage, format!("{shown}: {message}")))?;
+    // Functions that take the same arguments are backends of one workload.
+    let others = found
+        .iter()
+        .filter(|it| args.entry.is_none() && it.name != signature.name);
+    let (others, unlike): (Vec<_>, Vec<_>) =
+        others.partition(|it| it.template.is_empty() && it.takes_what(&signature));
+    let left_out = (!unlike.is_empty()).then(|| {
+        let names: Vec<&str> = unlike.iter().map(|it| &*it.name).collect();
+        format!(
+            "left out, since they take other arguments than `{}`: {} (--entry NAME takes one)",
+            signature.name,
+            names.join(" ")
+        )
+    });
+    let others: Vec<String> = others.iter().map(|it| it.name.clone()).collect();
     let signature = nameable(signature);
     let path = match &args.output {
         Some(path) => path.clone(),
@@ -81,20 +100,17 @@ fn manifest(args: &NewArgs) -> Result<(String, PathBuf), (Exit, String)> {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let folder = folder.unwrap_or(Path::new("."));
     let source = relative(&args.source, folder);
-    let text = draft::manifest(&source.to_string_lossy(), &signature, language);
-    Ok((text, path))
+    let source = source.to_string_lossy();
+    let text = draft::manifest(&source, (&signature, &others), language);
+    Ok((text, path, left_out))
 }
 
-/// The function that was asked for, or the only one.
+/// The function that was asked for, or the first one.
 fn chosen(found: &[Signature], args: &NewArgs) -> Result<Signature, String> {
     let names: Vec<&str> = found.iter().map(|it| &*it.name).collect();
     match (&args.entry, found) {
         (_, []) => Err("no kernel in it has a body".to_owned()),
-        (None, [one]) => Ok(one.clone()),
-        (None, _) => Err(format!(
-            "it has several functions: --entry {}",
-            names.join(" or ")
-        )),
+        (None, [first, ..]) => Ok(first.clone()),
         (Some(entry), _) => {
             let one = found.iter().find(|it| it.name == *entry);
             one.cloned()
@@ -149,7 +165,7 @@ mod tests {
             entry: None,
             output: Some(PathBuf::from("draft.toml")),
         };
-        let (text, _) = manifest(&args).unwrap();
+        let (text, ..) = manifest(&args).unwrap();
         let named = "c        = \"tests/manifests/declared/add.c\"";
         assert!(text.contains(named), "{text}");
     }

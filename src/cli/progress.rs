@@ -16,6 +16,7 @@ use crate::hardware::ceilings::COPY;
 use crate::quantity;
 use crate::record::history;
 use crate::record::usage::DeviceUsage;
+use crate::report::answer::{Answer, text};
 use crate::row::outcome::Status;
 use crate::run::ceilings_file::Raised;
 use crate::run::tables::Tally;
@@ -75,9 +76,11 @@ impl<'a> Shown<'a> {
     }
 
     /// How the run ended.
-    pub fn summary(&self, ended: &Ended) {
+    pub fn summary(&self, ended: &Ended, answer: Option<&Answer>) {
         if self.screen.json {
-            self.screen.line(&as_json(ended).to_string());
+            let mut event = as_json(ended);
+            event["answer"] = json!(answer.map(Answer::json));
+            self.screen.line(&event.to_string());
             return;
         }
         if self.screen.quiet {
@@ -92,6 +95,10 @@ impl<'a> Shown<'a> {
         self.screen.line(&self.outcome(ended));
         if let Some(text) = without_result(&ended.tally).filter(|_| !ended.stopped) {
             self.screen.line(&text);
+        }
+        if let Some(answer) = answer {
+            let bold = |text: &str| self.screen.paint("1", text);
+            self.screen.line(&text(answer, self.screen.width(), bold));
         }
         self.usage(ended);
         self.screen

@@ -10,9 +10,11 @@ use super::merge;
 use super::screen::Screen;
 use crate::manifest::Manifest;
 use crate::manifest::settings::PlotFormat;
+use crate::report::answer::Answer;
 use crate::report::files::{self, INDEX, Options, Report, ReportError};
 use crate::report::source::{self, Kind, Source};
 use crate::report::table::{self, Table, render};
+use crate::run::Ended;
 use crate::word::Word;
 
 /// Rows of a table that go to the screen.
@@ -271,6 +273,20 @@ fn show(report: &Report, folder: &Path, paths: &[PathBuf], options: &Options, sc
         paths.len(),
         folder.join(INDEX).display()
     ));
+}
+
+/// Points of a run whose answer is read from its files and shown.
+const MOST_ANSWERED: usize = 50_000;
+
+/// What a run found out; none of a run of too many points, for which a report is made.
+pub fn answer_of(ended: &Ended, manifest: &Manifest) -> Option<Answer> {
+    let points: usize = ended.tally.statuses.values().sum();
+    if points > MOST_ANSWERED {
+        return None;
+    }
+    let run = ended.folder.to_string_lossy().into_owned();
+    let sources = source::open_all(&[run], &ended.folder).ok()?;
+    Answer::of(&sources, manifest.report.baseline)
 }
 
 /// Prints the operations guide's comparison of a run's operations, if it has any; a comparison that

@@ -160,7 +160,8 @@ pub fn execute(manifest: &Manifest, request: &Request, screen: &Screen) -> Resul
     shown.finish();
     match result {
         Ok(ended) => {
-            shown.summary(&ended);
+            let answer = report::answer_of(&ended, manifest);
+            shown.summary(&ended, answer.as_ref());
             Ok(ended)
         }
         Err(error) => {

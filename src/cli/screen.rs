@@ -99,6 +99,13 @@ impl Screen {
         }
     }
 
+    /// Characters of a line of standard output: those of the terminal, 80 where it is none.
+    pub fn width(&self) -> usize {
+        let size = rustix::termios::tcgetwinsize(io::stdout());
+        let columns = size.map_or(0, |size| usize::from(size.ws_col));
+        if columns == 0 { 80 } else { columns }
+    }
+
     /// Writes a line to standard output.
     pub fn line(&self, text: &str) {
         self.out(&format!("{text}\n"));

@@ -9,19 +9,25 @@ use super::signature::{Parameter, Signature};
 /// Names of sizes that functions commonly have, the most telling first.
 const SIZES: [&str; 7] = ["n", "size", "len", "length", "count", "elements", "numel"];
 
-/// The manifest of a kernel in the file `source`. What the signature does not say is a comment that
-/// begins with `?`.
-pub fn manifest(source: &str, signature: &Signature, language: DeclaredLanguage) -> String {
+/// The manifest of a kernel in the file `source`, and of others that take the same arguments: they
+/// are backends of one workload, judged by the first. What the signature does not say is a comment
+/// that begins with `?`.
+pub fn manifest(
+    source: &str,
+    (signature, others): (&Signature, &[String]),
+    language: DeclaredLanguage,
+) -> String {
     let kernel = &signature.name;
     // A workload of this build is no name for another problem.
     let workload = match registry::workload(kernel) {
         Some(_) => format!("my_{kernel}"),
         None => kernel.clone(),
     };
-    let backend = match language {
-        DeclaredLanguage::Cuda => format!("{kernel}_cuda"),
-        DeclaredLanguage::C => format!("{kernel}_c"),
+    let suffix = match language {
+        DeclaredLanguage::Cuda => "cuda",
+        DeclaredLanguage::C => "c",
     };
+    let backend = format!("{kernel}_{suffix}");
     let whole: Vec<&Parameter> = scalars(signature).filter(|it| is_whole(it)).collect();
     let size = SIZES
         .iter()
@@ -37,8 +43,7 @@ pub fn manifest(source: &str, signature: &Signature, language: DeclaredLanguage)
         parameters(signature, size).join(", ")
     );
     tensors(&mut text, signature, size);
-    text += "check     = { reference = \"none\" }                # ? the right answer, such as \
-             { expr = \"2 * x\" }\n";
+    text += &check(others, &backend, language);
     text += &format!("\n[backend.{backend}]\nworkload = \"{workload}\"\n");
     text += &match language {
         DeclaredLanguage::Cuda => format!("cuda     = \"{source}\"\n"),
@@ -53,8 +58,19 @@ pub fn manifest(source: &str, signature: &Signature, language: DeclaredLanguage)
              tune     = {{ block_size = [64, 128, 256, 512, 1024] }}\n"
         );
     }
+    for other in others {
+        text += &format!(
+            "\n[backend.{other}_{suffix}]\nlike     = \"{backend}\"\nentry    = \"{other}\"\n"
+        );
+    }
     text += &format!("\n[case.{workload}]\nworkload = \"{workload}\"\ngrid     = {{ ");
-    let axes: Vec<String> = match whole.as_slice() {
+    let axes = axes(&whole, size);
+    text + &axes.join(", ") + " }\n"
+}
+
+/// The grid: many sizes, and one value of each other whole number.
+fn axes(whole: &[&Parameter], size: &str) -> Vec<String> {
+    match whole {
         [] => vec!["n = { pow2 = [1024, 16777216] }".to_owned()],
         whole => whole
             .iter()
@@ -63,8 +79,24 @@ pub fn manifest(source: &str, signature: &Signature, language: DeclaredLanguage)
                 false => format!("{} = 1", it.name),
             })
             .collect(),
+    }
+}
+
+/// What is right: nobody knows of one kernel; others do what the first does.
+fn check(others: &[String], backend: &str, language: DeclaredLanguage) -> String {
+    let first = match language {
+        DeclaredLanguage::C => backend.to_owned(),
+        DeclaredLanguage::Cuda => format!("{backend}{{block_size=256}}"),
     };
-    text + &axes.join(", ") + " }\n"
+    match others {
+        [] => "check     = { reference = \"none\" }                # ? the right answer, such as \
+               { expr = \"2 * x\" }\n"
+            .to_owned(),
+        _ => format!(
+            "check     = {{ reference = {{ backend = \"{first}\" }}, tolerance = 1e-5 }}   # ? says \
+             that both do the same; a formula says what is right\n"
+        ),
+    }
 }
 
 fn scalars(signature: &Signature) -> impl Iterator<Item = &Parameter> {

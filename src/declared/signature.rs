@@ -18,6 +18,19 @@ pub struct Signature {
     pub parameters: Vec<Parameter>,
 }
 
+impl Signature {
+    /// Whether it takes the arguments of another function, in its order.
+    pub fn takes_what(&self, other: &Signature) -> bool {
+        let types = |it: &Signature| -> Vec<(String, bool)> {
+            let parameters = it.parameters.iter();
+            parameters
+                .map(|it| (it.type_name.clone(), it.is_pointer))
+                .collect()
+        };
+        self.template == other.template && types(self) == types(other)
+    }
+}
+
 /// A parameter of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {

@@ -2,6 +2,7 @@
 //!
 //! Architecture invariant: this module reads files alone, never memory of a run.
 
+pub mod answer;
 pub mod source;
 pub mod frame;
 pub mod table;

@@ -35,6 +35,8 @@ mod checkpoint;
 mod grid;
 /// Runs from end to end: null device, CPU, kills, signals, reruns.
 mod run;
+/// What runs say in the end.
+mod answer;
 /// Runs that several processes share, and Slurm.
 mod cluster;
 /// Bad surroundings: disks, folders, journals and manifests that are not as they should be.

@@ -3,10 +3,10 @@
 //! [`driver`] says whether there is one and explains its errors, [`identity`] describes it;
 //! [`context`], [`memory`] (large copies to it by [`staging`], changes to it by [`sums`]),
 //! [`inputs`] and [`module`] hold the objects on it, [`run`] queues steps, [`timing`] and [`gate`]
-//! time them, [`flush`] sets the state of the cache before that, [`graph`] makes one launch of many,
-//! [`nvml`] watches clocks; [`compiler`] calls NVRTC, which needs no GPU; [`calls`] makes a launch a
-//! call of a kernel or of one of NVIDIA's [`libraries`]; [`numerics`] asks one how exact it is. This
-//! file keeps the books.
+//! time them, [`flush`] sets the state of the cache before that, [`graph`] makes one launch of
+//! many, [`nvml`] watches clocks; [`compiler`] calls NVRTC, which needs no GPU; [`calls`] makes a
+//! launch a call of a kernel or of one of NVIDIA's [`libraries`]; [`numerics`] asks one how exact
+//! it is. This file keeps the books.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -86,6 +86,11 @@ fn shown(cell: &Cell, unit: Unit) -> String {
     }
 }
 
+/// A cell of words and sizes as people read it.
+pub fn plain_text(cell: &Cell) -> String {
+    shown(cell, Unit::Plain)
+}
+
 fn quantity_of(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Ns => quantity::time_ns(value),

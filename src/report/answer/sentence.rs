@@ -1,0 +1,161 @@
+//! Sentences that intervals support.
+
+use super::text::ratio;
+use super::{Block, Line};
+use crate::interval::LogInterval;
+use crate::row::entry::Entry;
+use crate::row::outcome::Checked;
+
+/// Which backend is the fastest and by how much, as far as intervals decide it. None where there
+/// are no two to compare.
+pub(super) fn verdict(block: &Block) -> Option<String> {
+    let baseline = block.backends.first()?;
+    let mut others = block.backends.iter().skip(1).filter_map(|name| {
+        let ratios: Vec<LogInterval> = block.ratios(baseline, name).map(|it| it.1).collect();
+        Some((name, LogInterval::mean(&ratios)?))
+    });
+    let first = others.next()?;
+    let (best, mean) = others.fold(first, |best, other| match other.1.value > best.1.value {
+        true => other,
+        false => best,
+    });
+    // The faster one is the subject.
+    let (winner, loser) = match mean.value >= 0.0 {
+        true => (best, baseline),
+        false => (baseline, best),
+    };
+    Some(compared(block, winner, loser))
+}
+
+fn compared(block: &Block, winner: &str, loser: &str) -> String {
+    let ratios: Vec<(&Line, LogInterval)> = block.ratios(loser, winner).collect();
+    let all = ratios.len();
+    let is_faster = |(_, ratio): &&(&Line, LogInterval)| ratio.value - ratio.below > 0.0;
+    let is_slower = |(_, ratio): &&(&Line, LogInterval)| ratio.value + ratio.above < 0.0;
+    let faster = ratios.iter().filter(is_faster).count();
+    let slower = ratios.iter().filter(is_slower).count();
+    let undecided = all - faster - slower;
+    if faster == 0 && slower == 0 {
+        let at = match all {
+            1 => String::new(),
+            _ => format!(" at any of {all} sizes"),
+        };
+        return format!(
+            "`{winner}` and `{loser}` can't be told apart{at}: more samples may decide (`--repeats 50`)."
+        );
+    }
+    if 2 * undecided > all {
+        let (ahead, times) = match faster >= slower {
+            true => (winner, faster),
+            false => (loser, slower),
+        };
+        return format!(
+            "`{winner}` and `{loser}` can't be told apart at {undecided} of {all} sizes; `{ahead}` is faster at {times}."
+        );
+    }
+    if faster == all {
+        let values = || ratios.iter().map(|(_, ratio)| ratio.value);
+        let least = values().fold(f64::INFINITY, f64::min).exp();
+        let most = values().fold(f64::NEG_INFINITY, f64::max).exp();
+        let by = range(least, most);
+        let at = match all {
+            1 => String::new(),
+            2 => " at both sizes".to_owned(),
+            _ => format!(" at all {all} sizes"),
+        };
+        return format!("`{winner}` is {by} times as fast as `{loser}`{at}.");
+    }
+    let values: Vec<LogInterval> = ratios.iter().map(|it| it.1).collect();
+    let mean = LogInterval::mean(&values).map_or_else(String::new, ratio);
+    let mut parts = vec![format!("faster at {faster} of {all} sizes")];
+    if slower > 0 {
+        parts.push(format!("slower at {slower}"));
+    }
+    if undecided > 0 {
+        parts.push(format!("undecided at {undecided}"));
+    }
+    let crossover = crossover(block, &ratios).map_or_else(String::new, |at| format!("; {at}"));
+    format!(
+        "`{winner}` is {mean} times as fast as `{loser}` in the geometric mean: {}{crossover}.",
+        parts.join(", ")
+    )
+}
+
+/// From which value of the first size on the ratios are all above 1, where below it they are not.
+fn crossover(block: &Block, ratios: &[(&Line, LogInterval)]) -> Option<String> {
+    let mut values: Vec<f64> = ratios.iter().filter_map(|(line, _)| line.leading).collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    let is_ahead = |value: &f64| {
+        let there = ratios
+            .iter()
+            .filter(|(line, _)| line.leading == Some(*value));
+        let mut there = there.map(|(_, ratio)| ratio.value - ratio.below > 0.0);
+        there.all(|is_faster| is_faster)
+    };
+    let ahead = values
+        .iter()
+        .rev()
+        .take_while(|value| is_ahead(value))
+        .count();
+    let name = block.sizes.first()?;
+    // One size alone is no trend.
+    (ahead > 1 && ahead < values.len()).then(|| {
+        let from = values[values.len() - ahead];
+        format!("at each size from {name} = {from} on")
+    })
+}
+
+/// Two ratios, as one where they round to the same.
+fn range(least: f64, most: f64) -> String {
+    let [least, most] = [least, most].map(crate::quantity::significant);
+    match least == most {
+        true => least,
+        false => format!("{least} to {most}"),
+    }
+}
+
+/// How many results were checked and how, and how far out the furthest was.
+pub(super) fn checks(entries: &[&Entry]) -> Option<String> {
+    let measured: Vec<&&Entry> = entries.iter().filter(|entry| entry.is_ok()).collect();
+    let of = |wanted: Checked| {
+        let has = |entry: &&&&Entry| {
+            let measured = entry.measurement.as_ref();
+            measured.map_or(Checked::None, |measured| measured.checked) == wanted
+        };
+        measured.iter().filter(has).count()
+    };
+    let all = measured.len();
+    if all == 0 {
+        return None;
+    }
+    if of(Checked::None) == all {
+        return Some("No result was checked: `check` in a manifest says what is right.".to_owned());
+    }
+    let spreads = measured
+        .iter()
+        .filter_map(|entry| entry.worst.as_ref()?.spreads);
+    let furthest = spreads.fold(f64::NAN, f64::max);
+    let furthest = match furthest.is_finite() && of(Checked::Full) > 0 {
+        true => format!(
+            ", the furthest {} roundings of an honest program out",
+            crate::quantity::significant(furthest)
+        ),
+        false => String::new(),
+    };
+    let ways = [
+        (Checked::Full, "in full", &*furthest),
+        (Checked::Reduced, "on smaller problems", ""),
+        (Checked::Peer, "against another backend", ""),
+        (Checked::None, "not at all", ""),
+    ];
+    let ways = ways.map(|(checked, how, more)| (of(checked), how, more));
+    let mut ways = ways.into_iter().filter(|(count, ..)| *count > 0);
+    let (count, how, more) = ways.next()?;
+    let others: String = ways
+        .map(|(count, how, _)| format!("; {count} {how}"))
+        .collect();
+    Some(format!(
+        "{count} of {all} results checked {how}{more}{others}."
+    ))
+}

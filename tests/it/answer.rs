@@ -1,0 +1,82 @@
+//! What a run says in the end, and manifests that `new` writes for several functions.
+
+use std::fs;
+
+use super::place::{Place, code, text};
+
+/// Two functions of one signature, and one of another.
+const PAIR: &str = "\
+void twice(int n, const float *restrict x, float *restrict y) {
+    for (int i = 0; i < n; i++) y[i] = 2 * x[i];
+}
+void slowly(int n, const float *restrict x, float *restrict y) {
+    for (int i = 0; i < n; i++) y[i] = 0;
+    for (int times = 0; times < 20; times++)
+        for (int i = 0; i < n; i++) y[i] += 0.1f * x[i];
+}
+int count(int n) { return n; }
+";
+
+#[test]
+fn functions_of_one_file_are_compared_and_the_run_says_which_is_faster() {
+    let place = Place::new("");
+    fs::write(place.path("pair.c"), PAIR).unwrap();
+    let written = place.sweeper(&["new", "pair.c"]);
+    assert_eq!(code(&written), 0, "{}", text(&written));
+    assert!(
+        text(&written).contains("left out, since they take other arguments than `twice`: count")
+    );
+    let manifest = fs::read_to_string(place.path("pair.toml")).unwrap();
+    let manifest = manifest.replace("{ pow2 = [1024, 16777216] }", "[1000, 20000, 50000]");
+    fs::write(
+        place.path("pair.toml"),
+        manifest + "[device]\nuse = \"cpu\"\n",
+    )
+    .unwrap();
+    let ran = place.sweeper(&["run", "pair.toml", "--repeats", "9"]);
+    let said = text(&ran);
+    assert_eq!(code(&ran), 0, "{said}");
+    for words in [
+        "twice, forward",
+        "twice_c",
+        "slowly_c",
+        "`twice_c` is ",
+        " times as fast as `slowly_c` at all 3 sizes.",
+        "3 of 6 results checked against another backend; 3 not at all.",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let answer: Vec<&str> = said
+        .lines()
+        .skip_while(|line| *line != "twice, forward")
+        .collect();
+    let table: Vec<&str> = answer
+        .iter()
+        .copied()
+        .take_while(|line| !line.starts_with('`'))
+        .collect();
+    let has_row = |n: &str| {
+        let mut rows = table
+            .iter()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        rows.any(|cells| cells.first() == Some(&n) && cells.last() == Some(&"peer"))
+    };
+    assert!(
+        ["1000", "20000", "50000"].iter().all(|n| has_row(n)),
+        "{said}"
+    );
+    assert!(
+        table.iter().all(|line| line.chars().count() <= 80),
+        "{said}"
+    );
+
+    let again = place.sweeper(&["run", "pair.toml", "--repeats", "9", "--json"]);
+    let stdout = String::from_utf8(again.stdout.clone()).unwrap();
+    let ended: serde_json::Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    let question = &ended["answer"]["questions"][0];
+    assert_eq!(question["baseline"], "twice_c", "{ended}");
+    let found = &question["sizes"][2];
+    assert_eq!(found["sizes"]["n"], "50000", "{ended}");
+    let median = |backend: &str| found["backends"][backend]["median_ns"].as_f64().unwrap();
+    assert!(median("twice_c") < median("slowly_c"), "{ended}");
+}
