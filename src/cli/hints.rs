@@ -6,8 +6,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 const HINTS: &[(&str, &str)] = &[
     (
         "--quick",
-        "quick sweeps are manifests of their own: manifests/operations-quick.toml (the operations guide), \
-         economics-quick.toml (003), calibration-quick.toml (004), quick.toml (000)",
+        "quick sweeps are manifests of their own: manifests/quick.toml (semi-Markov CRFs), operations-quick.toml \
+         (layer norm, activations, losses), economics-quick.toml (when compiling pays), calibration-quick.toml \
+         (fusion)",
     ),
     (
         "--fusion-patterns",
@@ -35,8 +36,8 @@ const HINTS: &[(&str, &str)] = &[
     ),
     (
         "--hot-threshold",
-        "hot paths are not detected here; the column `break_even` of the table `economics` says from how many \
-         iterations on compiling pays",
+        "`--set measure.hot_threshold=N` says after how many iterations the backend `auto` compiles a loop; the \
+         column `break_even` of the table `economics` says from how many on compiling pays",
     ),
 ];
 

@@ -334,6 +334,7 @@ impl Progress for Shown<'_> {
             }
             Event::Compiling { kernels } => {
                 self.with_state(|state| (state.kernels, state.compiled) = (*kernels, 0));
+                self.bar.set_message(format!("compiling {kernels} kernels"));
             }
             Event::Compiled { name, result } => self.compiled(name, result),
             Event::Working { label, stage } => self.bar.set_message(working(label, *stage)),

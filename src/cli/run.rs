@@ -173,8 +173,11 @@ pub fn execute(manifest: &Manifest, request: &Request, screen: &Screen) -> Resul
 
 fn exit_of(ended: &Ended, request: &Request) -> Exit {
     let failures = &ended.tally.failures;
+    let has = |status| ended.tally.statuses.contains_key(&status);
     match () {
         () if ended.stopped => Exit::Stopped,
+        // Of tuned backends no configuration can be launched.
+        () if has(Status::LaunchError) && !has(Status::Ok) => Exit::Failures,
         () if failures.is_empty() => Exit::Fine,
         () if request.require_cached && failures.contains_key(&Status::Unavailable) => {
             Exit::Impossible

@@ -10,7 +10,7 @@ use super::answers::Answers;
 use super::block_context::{Artifacts, BlockContext, ContextError, VerifiedPoint};
 use super::block_inputs::BlockInputs;
 use super::protocol::{Block, Stage};
-use super::refused::failed;
+use super::refused::{failed, of_configuration};
 use super::sampling::Sampler;
 use super::turns;
 use crate::device::{Device, DeviceError, busy};
@@ -57,7 +57,10 @@ pub fn measure(
         listener.working(point.number, Stage::Check);
         match context.prepare_and_verify(point, artifacts, device) {
             Ok(admitted) => running.push(admitted),
-            Err(outcome) => refuse(listener, point.number, outcome)?,
+            Err(outcome) => {
+                let outcome = of_configuration(point, outcome);
+                refuse(listener, point.number, outcome)?;
+            }
         }
     }
     running.retain(|one: &VerifiedPoint| context.measures(one.point));

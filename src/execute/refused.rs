@@ -2,7 +2,7 @@
 
 use sweeper_program::{Program, Refusal, Runner};
 
-use super::protocol::Block;
+use super::protocol::{Block, BlockPoint};
 use crate::device::DeviceError;
 use crate::mode::{Launching, Mode};
 use crate::row::outcome::{Cause, Measurement, Outcome, Status};
@@ -72,6 +72,15 @@ pub(super) fn failed(error: DeviceError) -> Outcome {
         DeviceError::Unavailable(_) => Status::Unavailable,
     };
     Outcome::without_measurement(status, error.to_string())
+}
+
+/// The outcome of a point that was refused. That a device can't launch one configuration of a tuned
+/// backend is no failure of the run: others are tried for that.
+pub(super) fn of_configuration(point: &BlockPoint, outcome: Outcome) -> Outcome {
+    match (outcome.status, &point.tuned) {
+        (Status::LaunchError, Some(_)) => outcome.because_of(Cause::Device),
+        _ => outcome,
+    }
 }
 
 /// The outcome of a point whose results are not right.

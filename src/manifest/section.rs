@@ -81,7 +81,9 @@ impl<'s> Context<'s> {
     pub(super) fn wrong_type(&mut self, node: &Node, key: &str, wanted: &str) {
         let message = format!("`{key}` takes {wanted}");
         let label = format!("this is {}", node.kind());
-        self.report(Code::WrongType, node.at, message).label(label);
+        let hint = node.text().and_then(suggest::number_in);
+        let report = self.report(Code::WrongType, node.at, message).label(label);
+        report.help(hint.unwrap_or_default());
     }
 
     /// A string. Settings from outside need no quotes, even if they look like another type.

@@ -317,7 +317,8 @@ pub enum Cause {
     /// Trouble of the moment around the point: a full disk, a compiler or worker that was killed
     /// from outside, a missing compiler. The next run tries the point again.
     Surroundings,
-    /// The device can't have the backend at all. That is no failure of the run.
+    /// The device can't have the backend at all, or can't launch one configuration of a tuned one.
+    /// That is no failure of the run.
     Device,
     /// The time that the run was given was over. The next run measures the point.
     Time,

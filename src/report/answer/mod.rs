@@ -273,7 +273,7 @@ fn tuned(choice: &Choice<'_>) -> Vec<String> {
     let mut beside = Vec::new();
     let refused = match choice.failed {
         0 => String::new(),
-        failed => format!(" ({failed} without a result)"),
+        failed => format!(" ({failed} refused or without a result)"),
     };
     match choice.alike.len() {
         0 => {}

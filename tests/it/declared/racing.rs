@@ -174,6 +174,23 @@ fn slow_configurations_stop_and_the_best_are_measured_again() {
 }
 
 #[test]
+fn a_configuration_that_the_device_refuses_is_no_failure() {
+    let mut block = block(Order::Interleaved, 5);
+    block.points[0].scripted_status = Some(Status::LaunchError);
+    block.points[2].scripted_status = Some(Status::Wrong);
+    let heard = measured(&block);
+    let failures = heard.outcomes.values().map(Outcome::is_failure);
+    assert_eq!(
+        failures.collect::<Vec<_>>(),
+        [false, false, true, false, false]
+    );
+    assert_eq!(heard.outcomes[&0].status, Status::LaunchError);
+    // One that is not tuned has no others that may be launched.
+    block.points[0].tuned = None;
+    assert!(measured(&block).outcomes[&0].is_failure());
+}
+
+#[test]
 fn no_configuration_is_judged_by_fewer_than_five_samples() {
     let heard = measured(&block(Order::Interleaved, 5));
     for (samples, _, is_outraced) in counts(&heard) {
