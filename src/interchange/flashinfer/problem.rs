@@ -246,7 +246,12 @@ impl<'d> Problem<'d> {
             None => String::new(),
         };
         let path = quoted(path);
-        let reference = format!("{{ python = {path}, entry = \"{function}\"{args} }}");
+        // What is called takes arrays of NumPy, and makes tensors of the definition's types.
+        let arrays = match sources::uses_torch(definition) {
+            true => ", arrays = \"numpy\"",
+            false => "",
+        };
+        let reference = format!("{{ python = {path}, entry = \"{function}\"{arrays}{args} }}");
         let _ = writeln!(out, "check.reference = {reference}");
         if let Some(tolerance) = self.tolerance() {
             let _ = writeln!(
