@@ -37,6 +37,7 @@ pub mod import_kernelbench;
 pub mod starter;
 mod repeats;
 mod signals;
+pub mod time;
 pub mod worker;
 
 use crate::compile::nvrtc;
@@ -70,6 +71,8 @@ struct Cli {
 enum Verb {
     /// Plan, compile, measure and record a manifest; run again, only what is missing is measured
     Run(run::RunArgs),
+    /// Time programs side by side: 'sort {f}' 'sort -n {f}' --f a,b
+    Time(time::TimeArgs),
     /// Show what a run would do, and why
     Plan(plan::PlanArgs),
     /// Say of one point why it is in or out, measured or not, compiled or not
@@ -158,6 +161,7 @@ pub fn main() -> ExitCode {
     }
     let verdict = match cli.verb {
         Verb::Run(args) => run::run(&args, &screen),
+        Verb::Time(args) => time::time(&args, &screen),
         Verb::Plan(args) => plan::plan(&args, &screen),
         Verb::Why(args) => why::why(&args, &screen),
         Verb::Check(args) => check::check(&args, &screen),

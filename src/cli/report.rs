@@ -10,6 +10,7 @@ use super::merge;
 use super::screen::Screen;
 use crate::manifest::Manifest;
 use crate::manifest::settings::PlotFormat;
+use crate::record::history;
 use crate::report::answer::Answer;
 use crate::report::files::{self, INDEX, Options, Report, ReportError};
 use crate::report::source::{self, Kind, Source};
@@ -24,7 +25,8 @@ const MOST_ROWS: usize = 40;
 #[derive(Args)]
 pub struct ReportArgs {
     /// Runs by the first digits of their ids, their folders, or CSV files; several are compared
-    #[arg(required = true, value_name = "RUN")]
+    /// [default: the run that was last written]
+    #[arg(value_name = "RUN")]
     runs: Vec<String>,
     /// Backend that ratios are relative to
     #[arg(long, value_name = "BACKEND")]
@@ -71,10 +73,19 @@ impl From<Format> for PlotFormat {
 
 /// Makes a report.
 pub fn report(args: &ReportArgs, screen: &Screen) -> Exit {
-    for name in &args.runs {
+    let mut runs = args.runs.clone();
+    if runs.is_empty() {
+        let Some(last) = history::last_written() else {
+            screen.error("no run is known here: name one, or its folder");
+            return Exit::Usage;
+        };
+        screen.note(&format!("the last run: {}", last.display()));
+        runs.push(last.to_string_lossy().into_owned());
+    }
+    for name in &runs {
         merge::tables_on_demand(name, &args.runs_dir, screen);
     }
-    let sources = match source::open_all(&args.runs, &args.runs_dir) {
+    let sources = match source::open_all(&runs, &args.runs_dir) {
         Ok(sources) => sources,
         Err(error) => {
             screen.error(&error.to_string());

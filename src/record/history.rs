@@ -55,6 +55,15 @@ pub fn folders() -> Vec<(String, PathBuf)> {
     place().map(|place| folders_in(&place)).unwrap_or_default()
 }
 
+/// The folder of the run in which a file was made last.
+pub fn last_written() -> Option<PathBuf> {
+    // Tables are made anew beside the old ones and renamed, which changes the folder.
+    let written = |folder: &Path| fs::metadata(folder).ok()?.modified().ok();
+    let folders = folders().into_iter().map(|(_, folder)| folder);
+    let dated = folders.filter_map(|folder| Some((written(&folder)?, folder)));
+    dated.max().map(|(_, folder)| folder)
+}
+
 fn folders_in(place: &Path) -> Vec<(String, PathBuf)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {

@@ -20,6 +20,9 @@ int count(int n) { return n; }
 #[test]
 fn functions_of_one_file_are_compared_and_the_run_says_which_is_faster() {
     let place = Place::new("");
+    let nothing = place.sweeper(&["report"]);
+    assert_eq!(code(&nothing), 2, "{}", text(&nothing));
+    assert!(text(&nothing).contains("no run is known here"));
     fs::write(place.path("pair.c"), PAIR).unwrap();
     let written = place.sweeper(&["new", "pair.c"]);
     assert_eq!(code(&written), 0, "{}", text(&written));
@@ -70,6 +73,14 @@ fn functions_of_one_file_are_compared_and_the_run_says_which_is_faster() {
         "{said}"
     );
 
+    let report = place.sweeper(&["report", "--no-plots"]);
+    assert_eq!(code(&report), 0, "{}", text(&report));
+    assert!(
+        text(&report).contains("the last run: "),
+        "{}",
+        text(&report)
+    );
+
     let again = place.sweeper(&["run", "pair.toml", "--repeats", "9", "--json"]);
     let stdout = String::from_utf8(again.stdout.clone()).unwrap();
     let ended: serde_json::Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
@@ -79,4 +90,54 @@ fn functions_of_one_file_are_compared_and_the_run_says_which_is_faster() {
     assert_eq!(found["sizes"]["n"], "50000", "{ended}");
     let median = |backend: &str| found["backends"][backend]["median_ns"].as_f64().unwrap();
     assert!(median("twice_c") < median("slowly_c"), "{ended}");
+}
+
+/// Programs side by side in a line, with values of a name in their commands.
+#[test]
+fn programs_are_timed_by_a_line_that_writes_its_manifest() {
+    let place = Place::new("");
+    for name in ["a.txt", "b.txt"] {
+        fs::write(place.path(name), "2\n1\n").unwrap();
+    }
+    let line = [
+        "time",
+        "--repeats",
+        "3",
+        "cat {f}",
+        "sleep 0.1; cat {f}",
+        "--f",
+        "a.txt,b.txt",
+    ];
+    let ran = place.sweeper(&line);
+    let said = text(&ran);
+    assert_eq!(code(&ran), 0, "{said}");
+    for words in [
+        "time, forward",
+        "a.txt",
+        "`cat` is ",
+        " times as fast as `sleep` at both sizes.",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let manifest = fs::read_to_string(place.path("time.toml")).unwrap();
+    assert!(
+        manifest.contains("command  = [\"cat\", \"{f}\"]"),
+        "{manifest}"
+    );
+    assert!(
+        manifest.contains("[\"sh\", \"-c\", \"sleep 0.1; cat {f}\"]"),
+        "{manifest}"
+    );
+    // The same line again has nothing to do; another's manifest is not overwritten.
+    assert!(text(&place.sweeper(&line)).contains("nothing to do"));
+    fs::write(place.path("time.toml"), "schema = 1\n").unwrap();
+    assert_eq!(code(&place.sweeper(&line)), 6);
+    for (wrong, why) in [
+        (&["time", "cat {f}", "--f"][..], "has no values"),
+        (&["time", "cat", "--f", "a.txt"][..], "stands in no command"),
+    ] {
+        let found = place.sweeper(wrong);
+        assert_eq!(code(&found), 2, "{}", text(&found));
+        assert!(text(&found).contains(why), "{}", text(&found));
+    }
 }

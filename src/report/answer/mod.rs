@@ -6,6 +6,7 @@ mod text;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, json};
+use sweeper_workloads::registry;
 
 use super::frame::{Frame, MACHINE};
 use super::source::Source;
@@ -95,6 +96,12 @@ impl Answer {
             (family == &*entry.backend || is_best).then_some(family)
         };
         let mut questions: Vec<&str> = frame.words(&["backend", "phase", MACHINE]);
+        // Words of a problem of the user's, such as names of files, are sizes in other words.
+        let is_declared = |entry: &&Entry| registry::workload(&entry.workload).is_none();
+        if frame.entries.iter().all(is_declared) {
+            let has = |entry: &&Entry, name: &str| entry.parameters.keys().any(|it| **it == *name);
+            questions.retain(|name| !frame.entries.iter().any(|entry| has(entry, name)));
+        }
         questions.push("phase");
         let groups = frame.groups(&all, &questions);
         let measured = groups.into_values().filter(|rows| {
@@ -154,7 +161,9 @@ impl Block {
         baseline: Option<&str>,
     ) -> Self {
         let layout = Layout::of(frame, rows);
-        let names = layout.sizes_of_rows().into_iter();
+        let words = frame.words(&["backend", "phase", MACHINE]).into_iter();
+        let words = words.filter(|name| !questions.contains(name));
+        let names = layout.sizes_of_rows().into_iter().chain(words);
         let differs = |name: &&str| frame.groups(rows, &[name]).len() > 1;
         let sizes: Vec<&str> = names.filter(differs).collect();
         let mut names: Vec<&str> = Vec::new();
