@@ -61,7 +61,7 @@ const QUICK_PART: usize = 8;
 /// How often a kernel runs in a row on poisoned results, at most, and how long all of that may
 /// take: two runs at least, which find one that works in every second.
 const MOST_POISONED: u32 = 8;
-const LONG_POISONED: Duration = Duration::from_millis(50);
+const LONG_POISONED: Duration = Duration::from_millis(100);
 
 /// Other inputs of a block's problem.
 #[derive(Default)]

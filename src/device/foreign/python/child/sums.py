@@ -8,6 +8,12 @@ PIECE = 1 << 24
 MIXING = (-7046029254386353131, -4658895280553007687, -7723592293110705685)
 
 
+def shifted(held, places):
+    """Whole numbers shifted to the right with zeros coming in: with copies of the sign, a number and its complement
+    would be mixed alike, as are 0.0 and poison."""
+    return (held >> places) & ((1 << (64 - places)) - 1)
+
+
 def of(array):
     """Two sums over the words of a tensor of PyTorch, each word mixed with its place: one bit that differs changes
     both."""
@@ -21,7 +27,7 @@ def of(array):
         held = words[start : start + PIECE].long()
         held += torch.arange(start, start + held.numel(), device=array.device).mul_(MIXING[0])
         for shift, factor in ((30, MIXING[1]), (27, MIXING[2])):
-            held = (held ^ (held >> shift)).mul_(factor)
+            held = (held ^ shifted(held, shift)).mul_(factor)
         totals[0] += held.sum()
-        totals[1] += (held ^ (held >> 31)).mul_(MIXING[1]).sum()
+        totals[1] += (held ^ shifted(held, 31)).mul_(MIXING[1]).sum()
     return totals.tolist()
