@@ -1,5 +1,6 @@
 //! Answers that stay in the interpreter of references, and outputs that are compared there.
 
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
@@ -138,4 +139,34 @@ fn kept_answers_judge_as_others_do() {
     assert!(python.compare(&published("other"), &outputs).is_ok());
     python.forget().unwrap();
     assert!(python.compare(&published("other"), &outputs).is_err());
+}
+
+/// Sums over memory differ where any bit does: of a single element, and of zero and poison, whose
+/// bits are each other's complement.
+#[test]
+fn sums_over_memory_differ_where_any_bit_does() {
+    if !has_package("torch", "torch") {
+        return;
+    }
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/src/device/foreign/python/child/sums.py"
+    );
+    let program = format!(
+        "import runpy, torch\nof = runpy.run_path({path:?})['of']\n\
+         for count in (1, 7, 4096):\n    held = torch.zeros(count, dtype=torch.int32)\n    first = of(held)\n    \
+         assert of(held.clone()) == first\n    for place in {{0, count // 2, count - 1}}:\n        \
+         for bits in (-1, *(1 << bit for bit in range(31)), -1 << 31):\n            other = held.clone()\n            \
+         other[place] = bits\n            found = of(other)\n            \
+         assert found[0] != first[0] and found[1] != first[1], (count, place, bits)\n"
+    );
+    let ran = Command::new(python())
+        .args(["-c", &program])
+        .output()
+        .unwrap();
+    assert!(
+        ran.status.success(),
+        "{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
 }
