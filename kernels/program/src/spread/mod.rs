@@ -112,6 +112,18 @@ pub struct AxisNoise {
     pub freedoms: Vec<f64>,
 }
 
+impl AxisNoise {
+    /// The mean degrees of freedom of slices that have noise.
+    fn mean_freedom(&self) -> f64 {
+        let noisy = self.freedoms.iter().zip(&self.mean_squares);
+        let noisy = noisy.filter(|(_, square)| **square > 0.0);
+        let (sum, count) = noisy.fold((0.0, 0.0), |(sum, count), (freedom, _)| {
+            (sum + freedom, count + 1.0)
+        });
+        if count > 0.0 { sum / count } else { 1.0 }
+    }
+}
+
 /// Greatest number of slices along an axis that are judged one by one.
 const MOST_SLICES: usize = 1 << 16;
 
@@ -205,18 +217,39 @@ impl Spread {
             }
         });
         let of_scales: f64 = scales.iter().map(|scale| (scale / size).powi(2)).sum();
+        let mut axes: Vec<AxisNoise> = axes.collect();
+        let mut whole = Noise {
+            freedom: freedom(cosine(&|sums| sums.whole), products.len()),
+            mean_square: mean(&|sums| sums.whole) / first.elements.max(1) as f64,
+        };
+        let dense = axes.iter().map(AxisNoise::mean_freedom);
+        let events: Vec<f64> = (0..)
+            .zip(dense)
+            .map(|(axis, dense)| events_in_slice(squares, axis, dense))
+            .collect();
+        for (axis, &events) in axes.iter_mut().zip(&events) {
+            let slices = axis.freedoms.len() as f64;
+            whole.freedom = whole.freedom.min(events * slices);
+        }
+        for (axis, _) in axes
+            .iter_mut()
+            .zip(&events)
+            .filter(|(_, events)| events.is_finite())
+        {
+            // Any slice may hold the noise of all.
+            let slices = axis.freedoms.len() as f64;
+            axis.mean_squares.fill(whole.mean_square * slices);
+            axis.freedoms.fill(whole.freedom);
+        }
         Spread {
             probes,
-            whole: Noise {
-                freedom: freedom(cosine(&|sums| sums.whole), products.len()),
-                mean_square: mean(&|sums| sums.whole) / first.elements.max(1) as f64,
-            },
+            whole,
             scale: if size > 0.0 {
                 (of_scales / probes).sqrt()
             } else {
                 0.0
             },
-            axes: axes.collect(),
+            axes,
         }
     }
 
@@ -322,6 +355,35 @@ pub fn finish_sums(answers: &mut Tensors, output: &str, shape: &[usize]) {
     let spread = raw.and_then(|raw| Spread::from_raw_sums(shape, &as_f64(&raw)));
     if let Some(spread) = spread {
         answers.insert(name_of(output), spread.into_tensor());
+    }
+}
+
+/// Fewer elements of a slice that share its noise say little of the next evaluation's noise there.
+const MOST_EVENTS: f64 = 16.0;
+
+/// Fewer pairs of slices tell nothing of noise that few elements have.
+const LEAST_PAIRS: f64 = 16.0;
+
+/// How many elements have the noise of a slice along an axis, where these are clearly fewer than
+/// the degrees of freedom that cosines of evaluations show; infinity otherwise. Rounding turns a
+/// sign here and there, and an element of a gradient becomes zero: no two evaluations have that in
+/// one place, so they are at right angles, as dense noise is, but their sums of squares differ. Two
+/// sums `a` and `b` with `n` degrees of freedom have `1 / (n + 1)` as the mean of
+/// `((a - b) / (a + b))^2`.
+fn events_in_slice(squares: &[SliceSums], axis: usize, freedom: f64) -> f64 {
+    let (mut sum, mut count) = (0.0, 0.0);
+    for pair in squares.chunks_exact(2) {
+        for (&a, &b) in pair[0].axes[axis].iter().zip(&pair[1].axes[axis]) {
+            if a + b > 0.0 {
+                sum += ((a - b) / (a + b)).powi(2);
+                count += 1.0;
+            }
+        }
+    }
+    let events = (count / sum - 1.0).max(1.0);
+    match count >= LEAST_PAIRS && events < MOST_EVENTS.min(freedom / 3.0) {
+        true => events,
+        false => f64::INFINITY,
     }
 }
 

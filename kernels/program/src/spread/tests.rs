@@ -105,6 +105,30 @@ fn a_fault_does_not_hide_in_other_slices() {
     );
 }
 
+/// A sign turns in few elements of a slice, in others each time: a slice without any in two
+/// evaluations may have one in the next, and none may have more than all.
+#[test]
+fn noise_of_few_elements_may_lie_in_any_slice() {
+    let shape = [64, 512];
+    let (exact, mut evaluations) = case(&shape, 12, 1e-7);
+    for (number, evaluation) in evaluations.iter_mut().enumerate() {
+        let places = stream(&format!("signs {number}")).integers(100, 0, 64 * 512 - 1);
+        for at in places {
+            evaluation[at as usize] += 1e-3;
+        }
+    }
+    let (probes, honest) = evaluations.split_at(2);
+    let spread = Spread::from_probes(Dtype::F32, &shape, &exact, probes);
+    let expected = answers(&shape, &exact, spread);
+    for out in honest {
+        let check = judged(&expected, &shape, out.clone());
+        assert!(check.passed(), "{check:?}");
+    }
+    let mut row = honest[0].clone();
+    row[512..1024].iter_mut().for_each(|x| *x += 5e-3);
+    assert!(!judged(&expected, &shape, row).passed());
+}
+
 #[test]
 fn a_reference_that_is_itself_less_exact_widens_the_line() {
     let (exact, probes) = case(&SHAPE, 4, 1e-6);
