@@ -67,8 +67,8 @@ fn project(graph: &mut Graph, x: NodeId, w: NodeId) -> Added {
 }
 
 impl Evaluated for AttentionBlock {
-    fn shown_input(&self) -> Option<&'static str> {
-        Some("x")
+    fn shown_inputs(&self) -> &'static [&'static str] {
+        &["x"]
     }
 
     fn build(&self) -> Result<Built, GraphError> {

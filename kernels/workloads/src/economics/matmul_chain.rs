@@ -45,8 +45,8 @@ pub(crate) struct MatmulChain {
 }
 
 impl Evaluated for MatmulChain {
-    fn shown_input(&self) -> Option<&'static str> {
-        Some("x")
+    fn shown_inputs(&self) -> &'static [&'static str] {
+        &["x"]
     }
 
     fn build(&self) -> Result<Built, GraphError> {

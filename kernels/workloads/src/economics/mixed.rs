@@ -53,8 +53,8 @@ pub(crate) struct Mixed {
 }
 
 impl Evaluated for Mixed {
-    fn shown_input(&self) -> Option<&'static str> {
-        Some("a")
+    fn shown_inputs(&self) -> &'static [&'static str] {
+        &["a"]
     }
 
     fn build(&self) -> Result<Built, GraphError> {

@@ -137,8 +137,8 @@ impl Mlp {
 }
 
 impl Evaluated for Mlp {
-    fn shown_input(&self) -> Option<&'static str> {
-        Some("x")
+    fn shown_inputs(&self) -> &'static [&'static str] {
+        &["x"]
     }
 
     fn build(&self) -> Result<Built, GraphError> {

@@ -101,10 +101,10 @@ pub trait Evaluated: Clone + Send + Sync + 'static {
         false
     }
 
-    /// The input whose rows, along its last axis, are of all kinds in the inputs that show mistakes
+    /// Inputs whose rows, along the last axis, are of all kinds in the inputs that show mistakes
     /// ([`crate::showing`]); none where there are no such inputs.
-    fn shown_input(&self) -> Option<&'static str> {
-        None
+    fn shown_inputs(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// Whether an input's elements must not be negative.
@@ -147,10 +147,13 @@ impl<E: Evaluated> Computation for E {
     }
 
     fn showing(&self, mut inputs: Tensors, key: &InputKey) -> Option<Tensors> {
-        let tensor = inputs.get_mut(self.shown_input()?)?;
-        let shape = tensor.shape().to_vec();
-        make_rows(tensor.as_f32_mut()?, &shape, &key.stream("showing"));
-        Some(inputs)
+        let shown = self.shown_inputs();
+        for name in shown {
+            let tensor = inputs.get_mut(*name)?;
+            let shape = tensor.shape().to_vec();
+            make_rows(tensor.as_f32_mut()?, &shape, &key.stream("showing"));
+        }
+        (!shown.is_empty()).then_some(inputs)
     }
 
     fn begins_at_zero(&self, name: &str) -> bool {

@@ -200,8 +200,8 @@ impl Attention {
 const HIDDEN: f64 = -1e30;
 
 impl Evaluated for Attention {
-    fn shown_input(&self) -> Option<&'static str> {
-        Some("q")
+    fn shown_inputs(&self) -> &'static [&'static str] {
+        &["q"]
     }
 
     fn build(&self) -> Result<Built, GraphError> {

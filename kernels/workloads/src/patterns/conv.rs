@@ -105,8 +105,8 @@ fn computation(given: &Given) -> Result<Conv, ParameterError> {
 }
 
 impl Evaluated for Conv {
-    fn shown_input(&self) -> Option<&'static str> {
-        Some("x")
+    fn shown_inputs(&self) -> &'static [&'static str] {
+        &["x"]
     }
 
     fn build(&self) -> Result<Built, GraphError> {

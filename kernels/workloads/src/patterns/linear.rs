@@ -78,8 +78,8 @@ pub(crate) struct Linear {
 }
 
 impl Evaluated for Linear {
-    fn shown_input(&self) -> Option<&'static str> {
-        Some("x")
+    fn shown_inputs(&self) -> &'static [&'static str] {
+        &["x"]
     }
 
     /// The guide's operations: a product, a bias, an activation. A layer of a framework is the

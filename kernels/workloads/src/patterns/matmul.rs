@@ -52,8 +52,8 @@ pub(crate) struct Matmul {
 }
 
 impl Evaluated for Matmul {
-    fn shown_input(&self) -> Option<&'static str> {
-        Some("a")
+    fn shown_inputs(&self) -> &'static [&'static str] {
+        &["a"]
     }
 
     fn build(&self) -> Result<Built, GraphError> {

@@ -372,6 +372,16 @@ impl Evaluated for Transformer {
         }
     }
 
+    /// Rows of tokens, whose norms have another eps to show each, and of what makes scores and
+    /// logits, so that some are as far apart as exponentials can't take.
+    fn shown_inputs(&self) -> &'static [&'static str] {
+        &[
+            "token_embeddings.weight",
+            "layers.0.attn.q_proj.weight",
+            "lm_head.weight",
+        ]
+    }
+
     fn classes(&self) -> usize {
         self.sizes.vocabulary
     }
