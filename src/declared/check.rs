@@ -79,6 +79,27 @@ pub enum Tolerance {
     L2(BTreeMap<String, f64>),
 }
 
+/// What factors of products of matrices and convolutions in f32 may be rounded to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Products {
+    /// They are not rounded.
+    #[default]
+    F32,
+    /// To tf32, as tensor cores do.
+    Tf32,
+}
+
+impl Products {
+    /// The words of manifests.
+    pub const NAMES: [(&'static str, Self); 2] = [("f32", Self::F32), ("tf32", Self::Tf32)];
+
+    /// Whether factors are not rounded.
+    pub fn is_f32(&self) -> bool {
+        *self == Self::F32
+    }
+}
+
 /// A function in Python that judges outputs, in a process of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JudgeDeclaration {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use sweeper_program::{Dtype, Language, Phase, Value};
 
-use super::check::{JudgeDeclaration, Reference, Tolerance};
+use super::check::{JudgeDeclaration, Products, Reference, Tolerance};
 use super::command_declaration::CommandDeclaration;
 use super::python::declaration::PythonDeclaration;
 use crate::identity::Digest;
@@ -51,6 +51,9 @@ pub struct ProblemDeclaration {
     pub reference: Reference,
     /// How far from it an output may be.
     pub tolerance: Tolerance,
+    /// What factors of products may be rounded to.
+    #[serde(default, skip_serializing_if = "Products::is_f32")]
+    pub products: Products,
     /// The function that judges outputs in place of a tolerance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge: Option<JudgeDeclaration>,

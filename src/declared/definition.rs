@@ -14,7 +14,7 @@ use sweeper_program::{
 
 use sweeper_workloads::showing::make_rows;
 
-use super::check::{ExpectedFile, FileReference, Reference, Tolerance};
+use super::check::{ExpectedFile, FileReference, Products, Reference, Tolerance};
 use super::declaration::{Initial, ProblemDeclaration, TensorDeclaration};
 use super::fill::Filler;
 use super::program::ProblemTensors;
@@ -233,7 +233,7 @@ impl Definition {
     /// The call of the function that makes the inputs, if there is one.
     pub(super) fn foreign_inputs(&self, sizes: &Sizes, dtype: Dtype, seed: u32) -> Option<Foreign> {
         let function = self.inputs_from.as_ref()?;
-        let mut call = foreign("the inputs", function, sizes, (&[], &[]))?;
+        let mut call = foreign("the inputs", function, sizes, (&[], &[]), Products::F32)?;
         let mut request: serde_json::Value = serde_json::from_str(&call.request).ok()?;
         request["seed"] = seed.into();
         // It may choose by the case's type where an input has it.
@@ -299,7 +299,9 @@ impl Definition {
             specs.iter().map(typed).collect()
         };
         let (inputs, outputs) = (typed(&sizes.inputs), typed(&sizes.outputs));
-        let mut call = foreign("the reference", function, sizes, (&inputs, &outputs))?;
+        let tensors = (inputs.as_slice(), outputs.as_slice());
+        let products = self.declaration.products;
+        let mut call = foreign("the reference", function, sizes, tensors, products)?;
         let judged = real_type(sizes.outputs.iter().chain(&sizes.inputs));
         let mut request: serde_json::Value = serde_json::from_str(&call.request).ok()?;
         if function.declaration.model.is_some() {
@@ -315,7 +317,13 @@ impl Definition {
 
     /// The call of the judge, if there is one. Tensors are handed over with it.
     pub(super) fn judge(&self, sizes: &Sizes) -> Option<Foreign> {
-        let mut call = foreign("the judge", self.judge.as_ref()?, sizes, (&[], &[]))?;
+        let mut call = foreign(
+            "the judge",
+            self.judge.as_ref()?,
+            sizes,
+            (&[], &[]),
+            Products::F32,
+        )?;
         let mut request: serde_json::Value = serde_json::from_str(&call.request).ok()?;
         request["bound"] = self.declaration.judge.as_ref()?.bound.into();
         call.request = request.to_string();
@@ -466,6 +474,7 @@ fn foreign(
     function: &Function,
     sizes: &Sizes,
     (inputs, outputs): (&[TensorSpec], &[TensorSpec]),
+    products: Products,
 ) -> Option<Foreign> {
     let tensors = ProblemTensors {
         inputs,
@@ -474,6 +483,7 @@ fn foreign(
         parameters: &sizes.values,
         // Of no tensor: those of the problem have their types.
         dtype: Dtype::F64,
+        products,
         phase: Phase::Forward,
     };
     // That each output is computed was checked with the manifest, and parameters have values.

@@ -12,6 +12,7 @@ use sweeper_program::{
 };
 
 use super::backend::Backend;
+use super::check::Products;
 use super::definition::{Definition, Sizes};
 use super::program::ProblemTensors;
 use super::trial::trials;
@@ -140,6 +141,7 @@ impl Problem for Own {
             initial: initial.collect(),
             parameters: &self.sizes.values,
             dtype: self.dtype,
+            products: self.definition.declaration.products,
             phase,
         };
         let program = self.backends.program(backend, &tensors, target);
@@ -247,6 +249,7 @@ impl Problem for Extended {
             initial: BTreeMap::new(),
             parameters: &self.values,
             dtype: self.dtype,
+            products: Products::F32,
             phase,
         };
         match self.backends.program(backend, &tensors, target) {

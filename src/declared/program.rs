@@ -9,6 +9,7 @@ use sweeper_program::{
 };
 
 use super::backend::{Backend, Compiled};
+use super::check::Products;
 use super::command::Command;
 use super::declaration::{DeclaredLanguage, Initial};
 use super::kernels::{Kernels, Launch, LaunchArg, address_of};
@@ -27,6 +28,8 @@ pub(super) struct ProblemTensors<'a> {
     pub(super) parameters: &'a [Value],
     /// The type of the case.
     pub(super) dtype: Dtype,
+    /// What factors of products may be rounded to.
+    pub(super) products: Products,
     /// What is computed.
     pub(super) phase: Phase,
 }

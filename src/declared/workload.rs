@@ -115,7 +115,11 @@ impl Declared {
             Some(judge) => ("judge", judge.shown()),
             None => ("tolerance", problem.tolerance.shown()),
         };
-        vec![("reference", problem.reference.shown()), judged]
+        let mut words = vec![("reference", problem.reference.shown()), judged];
+        if !problem.products.is_f32() {
+            words.push(("products", "factors in tf32".to_owned()));
+        }
+        words
     }
 
     /// The backend that computes the right outputs, if one does.

@@ -6,6 +6,7 @@ use serde_json::{Value as Json, json};
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Dtype, Phase, Value};
 
+use super::check::Products;
 use super::declaration::Initial;
 use super::program::ProblemTensors;
 use super::scope::{compile, compile_all, size};
@@ -91,7 +92,7 @@ impl Function {
             .map(|spec| self.output(spec, tensors));
         let outputs: Vec<Json> = outputs.collect::<Result<_, String>>()?;
         let place = &declared.place;
-        Ok(json!({
+        let mut request = json!({
             "exe": place.exe,
             "path": place.folders,
             "what": declared.shown(),
@@ -110,8 +111,12 @@ impl Function {
                 Phase::Forward => &None,
                 _ => &declared.autograd,
             },
-        })
-        .to_string())
+        });
+        // As it was for all others, so that their identities stay.
+        if tensors.products == Products::Tf32 {
+            request["tf32"] = json!(true);
+        }
+        Ok(request.to_string())
     }
 
     fn source(&self) -> Json {

@@ -10,9 +10,10 @@ use super::Names;
 use super::python::{PythonSettings, host_function};
 use super::python_arguments::Reader;
 use super::reference::reference;
-use crate::declared::check::{JudgeDeclaration, Reference, Tolerance};
+use crate::declared::check::{JudgeDeclaration, Products, Reference, Tolerance};
 use crate::declared::declaration::ProblemDeclaration;
 use crate::declared::problem_scope;
+use crate::declared::python::declaration::ArrayLibrary;
 use crate::manifest::diagnostics::Code;
 use crate::manifest::section::Context;
 use crate::manifest::tree::{Node, Raw};
@@ -40,6 +41,7 @@ pub(super) fn check(
     };
     let found = reference_at.and_then(|node| reference(cx, node, problem, infos, settings));
     let tolerance_at = section.take(cx, "tolerance");
+    let products_at = section.take(cx, "products");
     section.finish(cx, &[]);
     match (judge_at, tolerance_at) {
         (Some(_), Some(node)) => {
@@ -58,7 +60,30 @@ pub(super) fn check(
         return;
     };
     problem.reference = reference;
+    if let Some(node) = products_at {
+        products(cx, node, problem);
+    }
     needs_tolerance(cx, tolerance_at.unwrap_or(node), problem);
+}
+
+/// Reads what factors of products may be rounded to.
+fn products(cx: &mut Context<'_>, node: &Node, problem: &mut ProblemDeclaration) {
+    let Some(word) = cx.text(node, "products") else {
+        return;
+    };
+    let Some((_, found)) = Products::NAMES.iter().find(|(name, _)| *name == word) else {
+        let known = Products::NAMES.iter().map(|(name, _)| *name);
+        return cx.unknown_word(node.at, "products", &word, known);
+    };
+    let is_torch = matches!(&problem.reference, Reference::Python(function)
+        if function.arrays == ArrayLibrary::Torch);
+    if !found.is_f32() && !is_torch {
+        let message = "products in tf32 need a reference of PyTorch";
+        cx.report(Code::Conflict, node.at, message)
+            .label("no other reference tells what rounding factors does");
+        return;
+    }
+    problem.products = *found;
 }
 
 /// Reports a tolerance that can't be derived: nobody knows the error of a backend's outputs, or of

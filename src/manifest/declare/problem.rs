@@ -11,7 +11,7 @@ use super::kernelbench::{self, KERNELBENCH};
 use super::python::PythonSettings;
 use super::source::{PATHS_OF_MANIFEST, named_file};
 use super::{NUMBER, WHOLE, expression};
-use crate::declared::check::{Reference, Tolerance};
+use crate::declared::check::{Products, Reference, Tolerance};
 use crate::declared::declaration::{
     DeclaredKind, FileDeclaration, Fill, Initial, InputDeclaration, OutputDeclaration,
     ParameterDeclaration, ProblemDeclaration, TensorDeclaration,
@@ -48,6 +48,7 @@ pub(super) fn problem(
         model: None,
         reference: Reference::None,
         tolerance: Tolerance::Derived,
+        products: Products::F32,
         judge: None,
         flops: None,
         bytes: None,

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use sweeper_program::Dtype;
 
+use crate::declared::check::Products;
 use crate::declared::python::declaration::ArrayLibrary;
 use crate::manifest::setting::json::{
     described, expression, list, named, object, one_of, string, whole,
@@ -130,6 +131,10 @@ fn check() -> Value {
             ),
             "judge": described(judge, "a function in Python that judges, in place of a tolerance"),
             "tolerance": described(tolerance, "relative L2 norm; derived where it is not said"),
+            "products": described(
+                one_of(&Products::NAMES.map(|(name, _)| name)),
+                "what factors of products may be rounded to; PyTorch multiplies so on a GPU",
+            ),
         }),
         &[],
     );

@@ -224,6 +224,15 @@ fn another_version_of_a_package_computes_the_answer_again() {
 
 /// A problem of KernelBench, whose model computes the expression, and candidates for it.
 fn by_torch(expression: &str, candidates: &[(&str, &str)]) -> Vec<[String; 3]> {
+    by_torch_with("f32", expression, candidates)
+}
+
+/// As [`by_torch`], with factors of products rounded to a format.
+fn by_torch_with(
+    products: &str,
+    expression: &str,
+    candidates: &[(&str, &str)],
+) -> Vec<[String; 3]> {
     let mut text = "schema = 1
 [python]
 exe = \"${SWEEPER_PYTHON:-python3}\"
@@ -232,6 +241,7 @@ kernelbench = \"problem.py\"
 params = { n = { int = [1, 1000000] } }
 inputs.x = { dtype = \"f32\", shape = [\"n\", 100] }
 outputs.y = { dtype = \"f32\", shape = [\"n\", 100] }
+check = { reference = \"model\", products = \"PRODUCTS\" }
 [case.norm]
 workload = \"norm\"
 grid = { n = [50] }
@@ -240,7 +250,7 @@ use = \"cpu\"
 [measure]
 repeats = 4
 "
-    .to_owned();
+    .replace("PRODUCTS", products);
     for (name, _) in candidates {
         text += &format!("[backend.{name}]\nworkload = \"norm\"\nkernelbench = \"{name}.py\"\n");
     }
@@ -249,6 +259,8 @@ repeats = 4
         format!(
             "import torch\nimport torch.nn.functional as F\nCOIN = torch.Generator()\nn = 50\n\
              def norm(x):\n    return F.layer_norm(x, (x.shape[1],))\n\
+             def cut(x, bits):\n    held = x.contiguous().view(torch.int32)\n    \
+             return ((held + (1 << (bits - 1))) & -(1 << bits)).view(torch.float32)\n\
              def coins(x):\n    return torch.randint(0, 2, x.shape, generator=COIN)\n\
              class {class}(torch.nn.Module):\n    def forward(self, x):\n        \
              return {expression}\n\
@@ -317,6 +329,29 @@ fn a_right_value_below_rounding_is_no_error_of_the_check() {
     assert_eq!(right[0], "ok", "{right:?}");
     assert!(right[2].contains("below_rounding"), "{right:?}");
     assert_eq!(far[0], "wrong", "{far:?}");
+}
+
+/// Rounded factors are another computation unless the manifest allows them, and then no better than
+/// they are said to be.
+#[test]
+fn products_in_tf32_are_right_where_the_check_says_so() {
+    if !has_package("torch", "torch") {
+        return;
+    }
+    let exact = "x @ x.T @ x";
+    let tf32 = "cut(cut(x, 13) @ cut(x.T, 13), 13) @ cut(x, 13)";
+    let bf16 = "cut(cut(x, 16) @ cut(x.T, 16), 16) @ cut(x, 16)";
+    let candidates = [("exact", exact), ("tf32", tf32), ("bf16", bf16)];
+    for (products, expected) in [
+        ("f32", ["ok", "wrong", "wrong"]),
+        ("tf32", ["ok", "ok", "wrong"]),
+    ] {
+        let found = by_torch_with(products, exact, &candidates);
+        let statuses: Vec<&str> = found.iter().map(|row| row[0].as_str()).collect();
+        assert_eq!(statuses, expected, "{found:?}");
+        let is_blamed = |row: &[String; 3]| row[2].contains("changes_process");
+        assert!(!found.iter().any(is_blamed), "{found:?}");
+    }
 }
 
 /// A reference is a function of the library that its file imports; one chain of f32 additions is as

@@ -84,7 +84,7 @@ class Server:
         WATCH.forget()
         sources.search(request["path"])
         self.states.take()
-        self.states.enter(turn := Turn())
+        self.states.enter(turn := Turn(request))
         with WATCH.launches():
             program = Program(request, framework, given, turn)
             start = perf_counter_ns()
@@ -206,17 +206,19 @@ class Server:
 
     def answer(self, request):
         """The right outputs by a reference of a library with arrays, and what rounding does to them."""
-        self.states.enter(Turn())
+        is_torch = request["arrays"] == "torch"
+        frameworks = self.of_torch() if is_torch else self.framework(request["arrays"])
+        self.states.enter(Turn(request))
         self.files = {held["path"] for held in request["source"].get("files", [])}
         inputs = tensors.read(request["file"])
-        if request["arrays"] == "torch":
+        if is_torch:
             from . import reference
 
-            found = reference.answer(request, self.of_torch(), inputs)
+            found = reference.answer(request, frameworks, inputs)
         else:
             from . import probes
 
-            found = probes.answer(request, self.framework(request["arrays"]), inputs)
+            found = probes.answer(request, frameworks, inputs)
         tensors.write(request["results"], found)
         gc.collect()
         return {}

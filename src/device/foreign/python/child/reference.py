@@ -111,6 +111,7 @@ class Evaluation:
     def __init__(self, request, framework, inputs):
         self.request, self.framework = request, framework
         self.dtype = request["judged"]
+        self.factor = rounding.TF32 if request.get("tf32") and self.dtype == "f32" else 0.0
         given = {name: framework.of(tensor) for name, tensor in inputs.items()}
         self.given = {name: held.double() if held.is_floating_point() else held for name, held in given.items()}
         # Models are made in f32, so that their weights are those of the models that are measured.
@@ -205,7 +206,7 @@ class Evaluation:
         for probe in range(FEW_PROBES if many else MANY_PROBES):
             if probe >= FEW_PROBES and probe % 2 == 0 and time.monotonic() - start > LONG_S:
                 break
-            mode = rounding.Rounded(self.dtype, probe + 1, self.unknown)
+            mode = rounding.Rounded(self.dtype, probe + 1, self.unknown, self.factor)
             outputs = self.kept(self.evaluate(mode))
             self.has_long_sums |= mode.has_long_sums
             for name in answers:
@@ -223,7 +224,7 @@ class Evaluation:
         squares = dict.fromkeys(answers, 0.0)
         try:
             for probe in range(probes):
-                mode = rounding.Rounded(self.dtype, MANY_PROBES + probe + 1, {}, block=rounding.BLOCK)
+                mode = rounding.Rounded(self.dtype, MANY_PROBES + probe + 1, {}, self.factor, rounding.BLOCK)
                 outputs = self.kept(self.evaluate(mode))
                 for name in squares:
                     noise = self.noise(outputs.pop(name).double(), answers[name])

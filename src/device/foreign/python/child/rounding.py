@@ -52,6 +52,9 @@ ELEMENTWISE = {
 WITH_NUMBER = {"clamp", "clamp_max", "clamp_min", "constant_pad_nd", "fill", "full", "full_like", "hardtanh",
                "masked_fill", "new_full", "scalar_tensor", "threshold", "where"}
 
+# The unit roundoff of tf32, in which tensor cores hold factors.
+TF32 = 2.0**-11
+
 # Terms of a block, in programs that sum long rows well.
 BLOCK = 4096
 

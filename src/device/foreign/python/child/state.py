@@ -247,13 +247,18 @@ STATES = [
 ]
 
 
-class Turn:
-    """What a function changes in its turns."""
+# Of a function whose products may have factors in tf32.
+TF32 = {"precision of products": "high", "tf32 of products": True, "tf32 of cuDNN": True}
 
-    def __init__(self):
+
+class Turn:
+    """What a function changes in its turns. Those of a request that says so begin with tf32."""
+
+    def __init__(self, request=None):
         self.changed = set()
+        self.stated = TF32 if request and request.get("tf32") else {}
         # Values that are made again, by name.
-        self.own = {}
+        self.own = dict(self.stated)
 
 
 class States:
@@ -290,7 +295,8 @@ class States:
             if now == before or now is ABSENT:
                 turn.own.pop(state.name, None)
                 continue
-            turn.changed.add(state.name)
+            if turn.stated.get(state.name, ABSENT) != now:
+                turn.changed.add(state.name)
             if state.stays:
                 turn.own[state.name] = now
             is_left |= not put_back(state, before)
