@@ -17,13 +17,7 @@ use crate::compare::verdict::{Correction, Rule};
 use crate::compare::{CompareError, Comparison, Settings, compare as compare_sides};
 use crate::report::source::{self, Source, folders};
 
-const EXAMPLES: &str = "\
-Examples:
-  sweeper compare 3f9a 81c2                  two runs, by the first digits of their ids
-  sweeper compare old/ new/ --by backend     all runs below two folders
-  sweeper compare a/* -- b/*                 several runs a side
-  sweeper compare old/ new/ --fail-on 'slower > 3%' --markdown
-
+const TURNS: &str = "\
 Two runs differ by more than their samples show. Where it matters, make runs in turns:
   for i in $(seq 20); do
     OLD run m.toml --output-dir old/$i; NEW run m.toml --output-dir new/$i
@@ -31,7 +25,7 @@ Two runs differ by more than their samples show. Where it matters, make runs in 
 
 /// Arguments of `compare`.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = TURNS)]
 pub struct CompareArgs {
     /// A and B; with `--`, the runs of A alone: first digits of a run's id, a run's folder, a
     /// folder of runs, or a CSV file

@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub mod exit;
 pub mod screen;
@@ -25,6 +25,7 @@ pub mod submit;
 pub mod cancel;
 mod slurm;
 pub mod compare;
+mod examples;
 pub mod report;
 pub mod cache;
 pub mod devices;
@@ -38,20 +39,14 @@ pub mod starter;
 mod repeats;
 mod signals;
 pub mod time;
+mod verbs;
 pub mod worker;
 
 use crate::compile::nvrtc;
 use exit::Exit;
 
-const EXAMPLES: &str = "\
-Examples:
-  sweeper run manifests/quick.toml              measure, record, write the tables
-  sweeper run manifests/paper.toml --T 128,256  the same with another axis
-  sweeper run m.toml --retry oom,timeout        try points again that have no result
-  sweeper plan manifests/paper.toml             what would be measured and compiled
-  sweeper runs                                  what was measured here
-  sweeper rerun 3f9a                            repeat a recorded run and compare
-  sweeper compare 3f9a 81c2                     what became faster or slower
+const CODES: &str = "\
+`sweeper help VERB` has examples of each verb.
 
 Exit codes: 0 fine, 2 usage, 3 bad manifest, 4 some points failed, 5 a rerun or
 comparison differs, 6 files, 7 this place can't do it, 75 stopped early (run again to go on)";
@@ -59,7 +54,7 @@ comparison differs, 6 files, 7 this place can't do it, 75 stopped early (run aga
 /// Measures kernels over grids of parameters, checks every result, and writes down how anybody can
 /// run the same thing again.
 #[derive(Parser)]
-#[command(name = "sweeper", version, after_help = EXAMPLES)]
+#[command(name = "sweeper", version, after_help = CODES)]
 struct Cli {
     #[command(flatten)]
     screen: screen::ScreenArgs,
@@ -69,7 +64,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Plan, compile, measure and record a manifest; run again, only what is missing is measured
+    /// Plan, compile, measure and record a manifest; again, only what is missing
     Run(run::RunArgs),
     /// Time programs side by side: 'sort {f}' 'sort -n {f}' --f a,b
     Time(time::TimeArgs),
@@ -93,7 +88,7 @@ enum Verb {
     Cancel(cancel::CancelArgs),
     /// Show how far the processes are that measure a run, on whatever machines
     Status(status::StatusArgs),
-    /// Join the journals of a run that was shared between processes, and of copies of its folder
+    /// Join the journals of a shared run, and of copies of its folder
     Merge(merge::MergeArgs),
     /// Show one recorded run
     Show(runs::ShowArgs),
@@ -108,7 +103,7 @@ enum Verb {
     Doctor(devices::DoctorArgs),
     /// List workloads, or show one: backends, parameters, tensors, formulas
     Workloads(workloads::WorkloadsArgs),
-    /// Write a commented starter manifest
+    /// Write a manifest to start from, by a few questions
     Init(starter::InitArgs),
     /// Write a manifest for a kernel of one's own, from the signature in its source
     New(new::NewArgs),
@@ -132,7 +127,8 @@ enum Verb {
 
 /// Parses the command line and runs its verb.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let parsed = verbs::explained(Cli::command()).try_get_matches();
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             let error = hints::explain(error);
@@ -193,4 +189,14 @@ pub fn main() -> ExitCode {
         exit.at_once();
     }
     exit.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_verb_is_in_a_group_and_has_examples() {
+        verbs::tests::assert_whole(&verbs::explained(Cli::command()));
+    }
 }

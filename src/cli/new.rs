@@ -29,6 +29,17 @@ pub struct NewArgs {
     output: Option<PathBuf>,
 }
 
+impl NewArgs {
+    /// Those of a source alone.
+    pub(super) fn new(source: PathBuf) -> Self {
+        NewArgs {
+            source,
+            entry: None,
+            output: None,
+        }
+    }
+}
+
 /// Writes a manifest for a kernel.
 pub fn new(args: &NewArgs, screen: &Screen) -> Exit {
     let (text, path, left_out) = match manifest(args) {

@@ -39,8 +39,9 @@ struct State {
     kernels: usize,
     compiled: usize,
     logged: Option<Instant>,
-    /// How often each complaint came up: it is shown once, and counted in the end.
-    complaints: BTreeMap<String, usize>,
+    /// The first complaint of each wording, whatever its numbers, and how often that came up: it is
+    /// shown once, and counted in the end.
+    complaints: BTreeMap<String, (String, usize)>,
 }
 
 impl<'a> Shown<'a> {
@@ -87,9 +88,9 @@ impl<'a> Shown<'a> {
             return;
         }
         let complaints = self.with_state(|state| std::mem::take(&mut state.complaints));
-        for (complaint, times) in complaints.unwrap_or_default() {
+        for (first, times) in complaints.unwrap_or_default().into_values() {
             if times > 1 {
-                self.screen.line(&format!("{times} x {complaint}"));
+                self.screen.line(&format!("{times} x {first}"));
             }
         }
         self.screen.line(&self.outcome(ended));
@@ -226,7 +227,9 @@ impl<'a> Shown<'a> {
         } else if !matches!(status, Status::Ok | Status::Pruned) {
             let complaint = format!("{status}: {}", reason.lines().next().unwrap_or_default());
             let times = self.with_state(|state| {
-                let times = state.complaints.entry(complaint).or_insert(0);
+                let is_number = |letter: char| letter.is_ascii_digit() || "+-.e".contains(letter);
+                let wording = complaint.replace(is_number, "");
+                let (_, times) = state.complaints.entry(wording).or_insert((complaint, 0));
                 *times += 1;
                 *times
             });

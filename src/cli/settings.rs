@@ -1,12 +1,13 @@
 //! Manifests with the settings that a command line lays over them.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use super::exit::Exit;
-use super::place;
 use super::screen::Screen;
+use super::{examples, place};
 use crate::manifest::diagnostics::Code;
 use crate::manifest::overrides::{FLAGS, FlagInfo};
 use crate::manifest::render::{Colour, render};
@@ -15,8 +16,11 @@ use crate::manifest::{Diagnostic, Manifest, OverrideOrigin, Overrides, Sources, 
 /// A manifest, and settings that are laid over it.
 #[derive(Args)]
 pub struct ManifestArgs {
-    /// The manifest, a TOML file
-    pub manifest: PathBuf,
+    /// The manifest, a TOML file, or the name of one in `manifests` or of an example
+    #[arg(required = true)]
+    manifest: Option<PathBuf>,
+    #[arg(skip)]
+    used: OnceCell<PathBuf>,
     #[command(flatten)]
     settings: Settings,
     /// Make warnings errors
@@ -106,8 +110,9 @@ impl ManifestArgs {
 
     /// The command line that names this manifest with these settings, from any folder.
     pub fn again(&self) -> Vec<String> {
-        let path = std::path::absolute(&self.manifest);
-        let path = path.unwrap_or_else(|_| self.manifest.clone());
+        let used = self.used.get().or(self.manifest.as_ref());
+        let used = used.cloned().unwrap_or_default();
+        let path = std::path::absolute(&used).unwrap_or(used);
         let mut words = vec![path.display().to_string()];
         for assignment in &self.settings.sets {
             words.extend(["--set".to_owned(), assignment.clone()]);
@@ -148,7 +153,8 @@ impl ManifestArgs {
             let origin = OverrideOrigin::Flag((*flag).to_owned());
             overrides.push(*key, text.clone(), origin);
         }
-        load(&self.manifest, &overrides, screen)
+        let path = examples::manifest(self.manifest.as_deref(), screen)?;
+        load(self.used.get_or_init(|| path), &overrides, screen)
     }
 }
 

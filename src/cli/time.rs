@@ -36,28 +36,25 @@ pub struct TimeArgs {
     words: Vec<String>,
 }
 
+impl TimeArgs {
+    /// Those of a command, and values of the names that stand in braces in it.
+    pub(super) fn new(command: String, values: Vec<(String, String)>) -> Self {
+        let flags = values
+            .into_iter()
+            .flat_map(|(name, values)| [format!("--{name}"), values]);
+        TimeArgs {
+            output: PathBuf::from("time.toml"),
+            repeats: 10,
+            words: std::iter::once(command).chain(flags).collect(),
+        }
+    }
+}
+
 /// Writes the manifest and runs it.
 pub fn time(args: &TimeArgs, screen: &Screen) -> Exit {
-    let text = match manifest(args) {
-        Ok(text) => text,
-        Err(message) => {
-            screen.error(&message);
-            return Exit::Usage;
-        }
-    };
-    let shown = args.output.display();
-    let is_other = fs::read_to_string(&args.output).is_ok_and(|held| !held.starts_with(HEAD));
-    if is_other {
-        screen.error(&format!(
-            "{shown} is another manifest: -o FILE names one to write"
-        ));
-        return Exit::Files;
+    if let Err(exit) = write(args, screen) {
+        return exit;
     }
-    if let Err(error) = fs::write(&args.output, text) {
-        screen.error(&format!("{shown}: {error}"));
-        return Exit::Files;
-    }
-    screen.note(&format!("wrote {shown}"));
     let command = RunArgs::augment_args(Command::new("run"));
     let words = ["run".as_ref(), args.output.as_os_str()];
     let parsed = command.try_get_matches_from(words);
@@ -68,6 +65,28 @@ pub fn time(args: &TimeArgs, screen: &Screen) -> Exit {
             Exit::Usage
         }
     }
+}
+
+/// Writes the manifest.
+pub(super) fn write(args: &TimeArgs, screen: &Screen) -> Result<(), Exit> {
+    let text = manifest(args).map_err(|message| {
+        screen.error(&message);
+        Exit::Usage
+    })?;
+    let shown = args.output.display();
+    let is_other = fs::read_to_string(&args.output).is_ok_and(|held| !held.starts_with(HEAD));
+    if is_other {
+        screen.error(&format!(
+            "{shown} is another manifest: -o FILE names one to write"
+        ));
+        return Err(Exit::Files);
+    }
+    if let Err(error) = fs::write(&args.output, text) {
+        screen.error(&format!("{shown}: {error}"));
+        return Err(Exit::Files);
+    }
+    screen.note(&format!("wrote {shown}"));
+    Ok(())
 }
 
 /// The text of the manifest.

@@ -68,14 +68,17 @@ pub fn manifest(
     text + &axes.join(", ") + " }\n"
 }
 
+/// Sizes from what a first-level cache holds to what no cache holds.
+const MANY_SIZES: &str = "[1000, 10000, 100000, 1000000, 10000000]";
+
 /// The grid: many sizes, and one value of each other whole number.
 fn axes(whole: &[&Parameter], size: &str) -> Vec<String> {
     match whole {
-        [] => vec!["n = { pow2 = [1024, 16777216] }".to_owned()],
+        [] => vec![format!("n = {MANY_SIZES}")],
         whole => whole
             .iter()
             .map(|it| match it.name == size {
-                true => format!("{size} = {{ pow2 = [1024, 16777216] }}"),
+                true => format!("{size} = {MANY_SIZES}"),
                 false => format!("{} = 1", it.name),
             })
             .collect(),

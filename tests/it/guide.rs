@@ -237,11 +237,13 @@ fn codes_statuses_and_flags_are_those_of_the_code() {
     );
 }
 
-/// The first words of the lines that `--help` has below a heading.
+/// The first words of the lines that `--help` has between its usage and its options.
 fn verbs(help: &str) -> Vec<String> {
-    let (_, below) = help.split_once("Commands:\n").unwrap();
-    let lines = below.lines().take_while(|line| !line.trim().is_empty());
-    let words = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let (_, below) = help.split_once("Usage:").unwrap();
+    let (below, _) = below.split_once("\nOptions:").unwrap();
+    let words = below
+        .lines()
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     words
         .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
         .filter(|word| word != "help")
@@ -347,6 +349,17 @@ fn says(line: &str, shown: &str) -> bool {
     if shown.starts_with("exit code") {
         return line == shown;
     }
+    let [line_words, shown_words] =
+        [line, shown].map(|text| text.split_whitespace().collect::<Vec<_>>());
+    // A row of a table is of one size and checked so; which backend is the fastest there depends on
+    // the machine.
+    if shown.starts_with(" ")
+        && let [size, _, .., how] = shown_words[..]
+        && size.parse::<u64>().is_ok()
+        && how.chars().all(char::is_alphabetic)
+    {
+        return line_words.first() == Some(&size) && line_words.last() == Some(&how);
+    }
     let has_digit = |word: &&str| word.contains(|letter: char| letter.is_ascii_digit());
     let mut rest = line.split_whitespace();
     shown
@@ -383,8 +396,11 @@ fn the_guides_commands_do_what_it_says() {
         fs::copy(&path, place.path(&format!("manifests/{name}"))).unwrap();
     }
     let mut count = 0;
-    for chapter in chapters() {
-        for step in steps(&read(&format!("docs/{chapter}"))) {
+    let chapters = chapters()
+        .into_iter()
+        .map(|chapter| format!("docs/{chapter}"));
+    for chapter in std::iter::once("README.md".to_owned()).chain(chapters) {
+        for step in steps(&read(&chapter)) {
             match step {
                 Step::File { name, text } => fs::write(place.path(&name), text).unwrap(),
                 Step::Command { line, shown } => {

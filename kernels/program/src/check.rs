@@ -231,8 +231,8 @@ mod tests {
             0.0
         );
         assert_eq!(
-            error(vec![0.0, 12.0], vec![0.0, 10.0], Metric::MaxRelative),
-            0.2
+            error(vec![3.0, 12.0], vec![0.0, 10.0], Metric::MaxRelative),
+            3.0
         );
         assert_eq!(
             error(vec![3.0, 0.0], vec![0.0, 4.0], Metric::RelativeL2),
@@ -253,5 +253,52 @@ mod tests {
             assert!(!compare("x", out, &expected, Metric::RelativeL2, 1.0).passed());
         }
         assert!(!Check::default().passed());
+    }
+
+    /// A check of tensors with these errors, relative to a tolerance of 0.5.
+    fn check(errors: &[f64]) -> Check {
+        let expected = Tensor::f64([1], vec![1.0]);
+        let one = |error: &f64| {
+            let out = Tensor::f64([1], vec![1.0 + error]);
+            compare(
+                &error.to_string(),
+                Some(&out),
+                &expected,
+                Metric::RelativeL2,
+                0.5,
+            )
+        };
+        Check {
+            tensors: errors.iter().map(one).collect(),
+        }
+    }
+
+    #[test]
+    fn the_furthest_tensor_decides() {
+        let right = check(&[0.25, 0.5]);
+        assert!(right.passed());
+        assert_eq!(right.worst().map(|one| &*one.tensor), Some("0.5"));
+        let wrong = check(&[0.25, 0.75, 0.5]);
+        assert!(!wrong.passed());
+        assert_eq!(wrong.worst().map(TensorCheck::ratio), Some(1.5));
+        assert_eq!(wrong.tensors[0].notices, Some(0.5));
+        let wider = wrong.with_tolerances_times(4.0);
+        assert!(wider.passed());
+        assert_eq!(wider.tensors.len(), 3);
+        assert_eq!(
+            (wider.tensors[1].tolerance, wider.tensors[1].notices),
+            (2.0, Some(2.0))
+        );
+    }
+
+    #[test]
+    fn checks_are_read_as_they_were_written() {
+        let mut check = check(&[0.25]);
+        check.tensors.push(TensorCheck {
+            error: f64::INFINITY,
+            ..check.tensors[0].clone()
+        });
+        let text = serde_json::to_string(&check).unwrap();
+        assert_eq!(serde_json::from_str::<Check>(&text).unwrap(), check);
     }
 }

@@ -70,11 +70,8 @@ pub(super) fn problem(
         None => None,
     };
     if let Some(node) = outputs {
-        let inputs: Vec<String> = problem
-            .inputs
-            .iter()
-            .map(|it| it.tensor.name.clone())
-            .collect();
+        let inputs = problem.inputs.iter();
+        let inputs: Vec<String> = inputs.map(|it| it.tensor.name.clone()).collect();
         problem.outputs = entries(cx, node, "outputs", |cx, entry| {
             output(cx, entry, infos, &inputs)
         });

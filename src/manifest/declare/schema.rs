@@ -66,22 +66,48 @@ pub(in crate::manifest) fn workload() -> Value {
 fn inputs_from() -> Value {
     let function = object(
         json!({
-            "python": described(string(), "source in Python, relative to the manifest"),
+            "python": source_in_python(),
             "entry": described(string(), "the function"),
-            "digests": described(named(string()), "written by runs: what each file was"),
+            "digests": digests(),
         }),
         &["python", "entry"],
     );
     json!({ "anyOf": [described(string(), "FILE.py:FUNCTION"), function] })
 }
 
+/// What `check.judge` may hold.
+fn judge() -> Value {
+    let about =
+        "name of a function of inputs, outputs and right outputs, each a dictionary of arrays";
+    object(
+        json!({
+            "python": source_in_python(),
+            "entry": described(string(), about),
+            "kwargs": described(json!({ "type": "object" }), "further arguments by name"),
+            "bound": described(
+                json!({ "type": "number", "minimum": 0 }),
+                "the greatest distance that is right, where it returns a distance",
+            ),
+            "digests": digests(),
+        }),
+        &["python", "entry"],
+    )
+}
+
+fn digests() -> Value {
+    described(named(string()), "digest of each file, which runs write")
+}
+
+/// A source in Python.
+fn source_in_python() -> Value {
+    described(string(), "source in Python, relative to the manifest")
+}
+
 fn check() -> Value {
     let expressions = json!({ "anyOf": [expression(), named(expression())] });
-    let digests = || described(named(string()), "digest of each file, which runs write");
-    let python = || described(string(), "source in Python, relative to the manifest");
     let function = object(
         json!({
-            "python": python(),
+            "python": source_in_python(),
             "entry": described(string(), "name of a function over arrays"),
             "arrays": described(
                 one_of(&ArrayLibrary::NAMES.map(|(name, _)| name)),
@@ -104,21 +130,6 @@ fn check() -> Value {
     let file = object(file, &["file"]);
     let reference =
         json!({ "anyOf": [one_of(&["none", "model"]), elementwise, function, peer, file] });
-    let about =
-        "name of a function of inputs, outputs and right outputs, each a dictionary of arrays";
-    let judge = object(
-        json!({
-            "python": python(),
-            "entry": described(string(), about),
-            "kwargs": described(json!({ "type": "object" }), "further arguments by name"),
-            "bound": described(
-                json!({ "type": "number", "minimum": 0 }),
-                "the greatest distance that is right, where it returns a distance",
-            ),
-            "digests": digests(),
-        }),
-        &["python", "entry"],
-    );
     let norm = json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 });
     let tolerance = json!({
         "anyOf": [one_of(&["derived", "exact"]), norm.clone(), named(norm)],
@@ -129,7 +140,7 @@ fn check() -> Value {
                 reference,
                 "the right answer: expressions or a function in f64, a backend, a file, or `none`",
             ),
-            "judge": described(judge, "a function in Python that judges, in place of a tolerance"),
+            "judge": described(judge(), "a function in Python that judges, in place of a tolerance"),
             "tolerance": described(tolerance, "relative L2 norm; derived where it is not said"),
             "products": described(
                 one_of(&Products::NAMES.map(|(name, _)| name)),

@@ -5,6 +5,7 @@ use super::{Block, Line};
 use crate::interval::LogInterval;
 use crate::row::entry::Entry;
 use crate::row::outcome::Checked;
+use crate::status::Status;
 
 /// Which backend is the fastest and by how much, as far as intervals decide it. None where there
 /// are no two to compare.
@@ -74,24 +75,31 @@ fn compared(block: &Block, winner: &str, loser: &str) -> String {
     if undecided > 0 {
         parts.push(format!("undecided at {undecided}"));
     }
-    let crossover = crossover(block, &ratios).map_or_else(String::new, |at| format!("; {at}"));
+    let crossover = crossover(block, &ratios, is_faster).or_else(|| {
+        let at = crossover(block, &ratios, is_slower)?;
+        Some(format!("`{loser}` is faster {at}"))
+    });
+    let crossover = crossover.map_or_else(String::new, |at| format!("; {at}"));
     format!(
         "`{winner}` is {mean} times as fast as `{loser}` in the geometric mean: {}{crossover}.",
         parts.join(", ")
     )
 }
 
-/// From which value of the first size on the ratios are all above 1, where below it they are not.
-fn crossover(block: &Block, ratios: &[(&Line, LogInterval)]) -> Option<String> {
+/// From which value of the first size on all ratios are `decided`, where below it they are not.
+fn crossover(
+    block: &Block,
+    ratios: &[(&Line, LogInterval)],
+    decided: impl Fn(&&(&Line, LogInterval)) -> bool,
+) -> Option<String> {
     let mut values: Vec<f64> = ratios.iter().filter_map(|(line, _)| line.leading).collect();
     values.sort_by(f64::total_cmp);
     values.dedup();
     let is_ahead = |value: &f64| {
-        let there = ratios
+        let mut there = ratios
             .iter()
             .filter(|(line, _)| line.leading == Some(*value));
-        let mut there = there.map(|(_, ratio)| ratio.value - ratio.below > 0.0);
-        there.all(|is_faster| is_faster)
+        there.all(|ratio| decided(&ratio))
     };
     let ahead = values
         .iter()
@@ -115,28 +123,33 @@ fn range(least: f64, most: f64) -> String {
     }
 }
 
-/// How many results were checked and how, and how far out the furthest was.
+/// How many results were checked and how, how far out the furthest was, and how many are wrong.
 pub(super) fn checks(entries: &[&Entry]) -> Option<String> {
     let measured: Vec<&&Entry> = entries.iter().filter(|entry| entry.is_ok()).collect();
-    let of = |wanted: Checked| {
-        let has = |entry: &&&&Entry| {
-            let measured = entry.measurement.as_ref();
-            measured.map_or(Checked::None, |measured| measured.checked) == wanted
-        };
-        measured.iter().filter(has).count()
+    let is_wrong = |entry: &&&Entry| entry.status == Status::Wrong;
+    let wrong = entries.iter().filter(is_wrong).count();
+    let all = measured.len() + wrong;
+    let how = |entry: &Entry| {
+        let measured = entry.measurement.as_ref();
+        measured.map_or(Checked::None, |measured| measured.checked)
     };
-    let all = measured.len();
-    if all == 0 {
-        return None;
-    }
-    if of(Checked::None) == all {
+    let count = |wanted| measured.iter().filter(|entry| how(entry) == wanted).count();
+    // Others are held against a backend that is right by definition.
+    let is_reference = |entry: &&&&Entry| {
+        let mut others = measured
+            .iter()
+            .filter(|other| other.workload == entry.workload);
+        how(entry) == Checked::None && others.any(|other| how(other) == Checked::Peer)
+    };
+    let references = measured.iter().filter(is_reference).count();
+    if count(Checked::None) == all && all > 0 {
         return Some("No result was checked: `check` in a manifest says what is right.".to_owned());
     }
     let spreads = measured
         .iter()
         .filter_map(|entry| entry.worst.as_ref()?.spreads);
     let furthest = spreads.fold(f64::NAN, f64::max);
-    let furthest = match furthest.is_finite() && of(Checked::Full) > 0 {
+    let furthest = match furthest.is_finite() && count(Checked::Full) > 0 {
         true => format!(
             ", the furthest {} roundings of an honest program out",
             crate::quantity::significant(furthest)
@@ -144,18 +157,17 @@ pub(super) fn checks(entries: &[&Entry]) -> Option<String> {
         false => String::new(),
     };
     let ways = [
-        (Checked::Full, "in full", &*furthest),
-        (Checked::Reduced, "on smaller problems", ""),
-        (Checked::Peer, "against another backend", ""),
-        (Checked::None, "not at all", ""),
+        (count(Checked::Full), "checked in full", &*furthest),
+        (count(Checked::Reduced), "checked on smaller problems", ""),
+        (count(Checked::Peer), "checked against another backend", ""),
+        (references, "of that backend", ""),
+        (count(Checked::None) - references, "not checked", ""),
+        (wrong, "wrong", ""),
     ];
-    let ways = ways.map(|(checked, how, more)| (of(checked), how, more));
     let mut ways = ways.into_iter().filter(|(count, ..)| *count > 0);
-    let (count, how, more) = ways.next()?;
+    let (first, how, more) = ways.next()?;
     let others: String = ways
         .map(|(count, how, _)| format!("; {count} {how}"))
         .collect();
-    Some(format!(
-        "{count} of {all} results checked {how}{more}{others}."
-    ))
+    Some(format!("{first} of {all} results {how}{more}{others}."))
 }

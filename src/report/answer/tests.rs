@@ -62,6 +62,13 @@ fn a_sentence_says_what_intervals_decide() {
     let expected = "`fused` is 1.73 times as fast as `plain` in the geometric mean: faster at 2 of 4 \
                     sizes, slower at 1, undecided at 1; at each size from n = 32 on.";
     assert_eq!(said(mixed), expected);
+    let falling: &[(u32, &[(&str, f64)])] = &[
+        (8, &[("plain", 9.0), ("fused", 1.0)]),
+        (16, &[("plain", 2.0), ("fused", 2.2)]),
+        (32, &[("plain", 9.0), ("fused", 9.9)]),
+    ];
+    let ending = "slower at 2; `plain` is faster at each size from n = 16 on.";
+    assert!(said(falling).ends_with(ending), "{}", said(falling));
     let alike: &[(u32, &[(&str, f64)])] = &[
         (8, &[("plain", 1.0), ("fused", 1.01)]),
         (16, &[("plain", 2.02), ("fused", 2.0)]),

@@ -216,6 +216,9 @@ fn lines(block: &Block, backends: &[&str], most: usize) -> Vec<Vec<String>> {
             .skip(1)
             .map(|name| mean(block, baseline, name))
             .collect();
+        if means.iter().all(String::is_empty) {
+            return found;
+        }
         let mut cells = vec![String::new(); block.sizes.len()];
         cells.push("mean".to_owned());
         match backends.len() {
@@ -258,7 +261,7 @@ fn advantage(line: &Line, backends: &[&str], baseline: &str) -> String {
     };
     match () {
         () if ratio.value - ratio.below > 0.0 => format!("{name}{}×", self::ratio(ratio)),
-        () if ratio.value + ratio.above < 0.0 && backends.len() > 2 => format!("{baseline} 1×"),
+        () if ratio.value + ratio.above < 0.0 && backends.len() > 2 => baseline.to_owned(),
         () if ratio.value + ratio.above < 0.0 => format!("{}×", self::ratio(ratio)),
         () => "=".to_owned(),
     }

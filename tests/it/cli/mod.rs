@@ -45,6 +45,46 @@ fn the_starter_is_a_manifest_and_is_not_overwritten() {
     );
 }
 
+/// An example of the program by its name, a manifest of a clone by its name, and all of the
+/// examples where nothing is named.
+#[test]
+fn examples_are_offered_by_question() {
+    let folder = tempfile::tempdir().unwrap();
+    let offered = sweeper(folder.path(), &["run"]);
+    assert_eq!(offered.status.code(), Some(2));
+    let said = err(&offered);
+    assert!(
+        said.contains("softmax") && said.contains("Which softmax is fastest here?"),
+        "{said}"
+    );
+    assert!(
+        said.lines().all(|line| line.chars().count() <= 100),
+        "{said}"
+    );
+    let plan = ["run", "softmax", "--dry-run", "--device", "cpu"];
+    let planned = sweeper(folder.path(), &plan);
+    assert_eq!(planned.status.code(), Some(0), "{}", err(&planned));
+    assert!(
+        err(&planned).contains("wrote softmax.toml"),
+        "{}",
+        err(&planned)
+    );
+    let again = sweeper(folder.path(), &plan);
+    assert!(!err(&again).contains("wrote"), "{}", err(&again));
+    let of_clone = sweeper(root(), &["check", "quick"]);
+    assert_eq!(of_clone.status.code(), Some(0), "{}", err(&of_clone));
+    let unknown = sweeper(folder.path(), &["run", "softmx"]);
+    assert_eq!(unknown.status.code(), Some(3), "{}", err(&unknown));
+}
+
+#[test]
+fn help_of_a_verb_has_examples() {
+    let help = out(&sweeper(root(), &["help", "compare"]));
+    for line in ["sweeper compare 3f9a 81c2", "OLD run m.toml"] {
+        assert!(help.contains(line), "{help}");
+    }
+}
+
 #[test]
 fn schema_and_completions_are_printed() {
     let schema = out(&sweeper(root(), &["schema"]));

@@ -210,7 +210,8 @@ fn no_result_is_written_by_hand() {
     for name in DOCUMENTS {
         let document = fs::read_to_string(root().join(name)).unwrap();
         let (_, _, prose) = remade(&document);
-        for line in prose.lines() {
+        // What commands say is tested as a part of the guide.
+        for line in outside_consoles(&prose) {
             let words: Vec<&str> = line
                 .split(|letter: char| letter.is_whitespace() || "(),:;|".contains(letter))
                 .filter(|word| !word.is_empty())
@@ -226,6 +227,17 @@ fn no_result_is_written_by_hand() {
             }
         }
     }
+}
+
+/// The lines that are in no block of commands and what they print.
+fn outside_consoles(document: &str) -> impl Iterator<Item = &str> {
+    let mut is_console = false;
+    document.lines().filter(move |line| {
+        if line.starts_with("```") {
+            is_console = *line == "```console";
+        }
+        !is_console
+    })
 }
 
 /// The picture in the README equals the output of the commands in `docs/report.md`.

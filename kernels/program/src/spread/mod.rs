@@ -112,18 +112,6 @@ pub struct AxisNoise {
     pub freedoms: Vec<f64>,
 }
 
-impl AxisNoise {
-    /// The mean degrees of freedom of slices that have noise.
-    fn mean_freedom(&self) -> f64 {
-        let noisy = self.freedoms.iter().zip(&self.mean_squares);
-        let noisy = noisy.filter(|(_, square)| **square > 0.0);
-        let (sum, count) = noisy.fold((0.0, 0.0), |(sum, count), (freedom, _)| {
-            (sum + freedom, count + 1.0)
-        });
-        if count > 0.0 { sum / count } else { 1.0 }
-    }
-}
-
 /// Greatest number of slices along an axis that are judged one by one.
 const MOST_SLICES: usize = 1 << 16;
 
@@ -218,29 +206,11 @@ impl Spread {
         });
         let of_scales: f64 = scales.iter().map(|scale| (scale / size).powi(2)).sum();
         let mut axes: Vec<AxisNoise> = axes.collect();
-        let mut whole = Noise {
+        let whole = Noise {
             freedom: freedom(cosine(&|sums| sums.whole), products.len()),
             mean_square: mean(&|sums| sums.whole) / first.elements.max(1) as f64,
         };
-        let dense = axes.iter().map(AxisNoise::mean_freedom);
-        let events: Vec<f64> = (0..)
-            .zip(dense)
-            .map(|(axis, dense)| events_in_slice(squares, axis, dense))
-            .collect();
-        for (axis, &events) in axes.iter_mut().zip(&events) {
-            let slices = axis.freedoms.len() as f64;
-            whole.freedom = whole.freedom.min(events * slices);
-        }
-        for (axis, _) in axes
-            .iter_mut()
-            .zip(&events)
-            .filter(|(_, events)| events.is_finite())
-        {
-            // Any slice may hold the noise of all.
-            let slices = axis.freedoms.len() as f64;
-            axis.mean_squares.fill(whole.mean_square * slices);
-            axis.freedoms.fill(whole.freedom);
-        }
+        let whole = let_events_lie_anywhere(squares, whole, &mut axes);
         Spread {
             probes,
             whole,
@@ -356,6 +326,37 @@ pub fn finish_sums(answers: &mut Tensors, output: &str, shape: &[usize]) {
     if let Some(spread) = spread {
         answers.insert(name_of(output), spread.into_tensor());
     }
+}
+
+/// Lets noise of few elements lie in any slice along the axes whose slices show it. Yields the
+/// whole's noise, with no more degrees of freedom than there are such elements.
+fn let_events_lie_anywhere(
+    squares: &[SliceSums],
+    mut whole: Noise,
+    axes: &mut [AxisNoise],
+) -> Noise {
+    // No slice is said to have more degrees of freedom than cosines show in their mean.
+    let dense = axes
+        .iter()
+        .map(|axis| axis.freedoms.iter().copied().fold(1.0, f64::max));
+    let events: Vec<f64> = (0..)
+        .zip(dense)
+        .map(|(axis, dense)| events_in_slice(squares, axis, dense))
+        .collect();
+    for (axis, &events) in axes.iter().zip(&events) {
+        whole.freedom = whole.freedom.min(events * axis.freedoms.len() as f64);
+    }
+    for (axis, _) in axes
+        .iter_mut()
+        .zip(&events)
+        .filter(|(_, events)| events.is_finite())
+    {
+        // A slice may hold the noise of all.
+        let slices = axis.freedoms.len() as f64;
+        axis.mean_squares.fill(whole.mean_square * slices);
+        axis.freedoms.fill(whole.freedom);
+    }
+    whole
 }
 
 /// Fewer elements of a slice that share its noise say little of the next evaluation's noise there.

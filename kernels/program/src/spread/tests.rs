@@ -40,6 +40,49 @@ fn judged(expected: &Tensors, shape: &[usize], out: Vec<f64>) -> TensorCheck {
     judge("x", Some(&Tensor::f64(shape, out)), expected)
 }
 
+/// Answers hold tensors beside outputs under names that no two share.
+#[test]
+fn names_differ_and_tell_their_output() {
+    let all = |output: &str| {
+        [
+            output.to_owned(),
+            name_of(output),
+            name_of_own_error(output),
+            name_of_probe(output, 0),
+            name_of_probe(output, 1),
+            name_of_raw_sums(output),
+            name_of_error_sums(output),
+            name_of_tight(output),
+        ]
+    };
+    let names: std::collections::BTreeSet<String> =
+        ["x", "y"].iter().flat_map(|it| all(it)).collect();
+    assert_eq!(names.len(), 16, "{names:?}");
+    let spreads = names.iter().filter(|name| is_name_of_spread(name));
+    assert_eq!(
+        spreads.cloned().collect::<Vec<_>>(),
+        [name_of("x"), name_of("y")]
+    );
+}
+
+#[test]
+fn slices_have_several_elements_and_are_several() {
+    assert!(is_sliced(2, 4) && is_sliced(1 << 16, 1 << 17));
+    assert!(!is_sliced(1, 4) && !is_sliced(4, 7) && !is_sliced((1 << 16) + 1, 1 << 20));
+}
+
+/// What the format can't hold has no noise, and neither has what an evaluation makes infinite.
+#[test]
+fn values_that_a_format_lacks_have_no_noise() {
+    let exact = [1e300, 1.0, 2.0, 4.0];
+    let probes = [[1.5e300, f64::INFINITY, 2.5, 4.0]; 2];
+    let spread = Spread::from_probes(Dtype::F32, &[4], &exact, &probes);
+    assert!(
+        (spread.whole.mean_square - 0.25 / 4.0).abs() < 1e-15,
+        "{spread:?}"
+    );
+}
+
 #[test]
 fn noise_is_found_in_the_whole_and_in_slices() {
     let (exact, probes) = case(&SHAPE, 4, 1e-3);

@@ -115,7 +115,7 @@ impl Python {
         let Some(interpreter) = self.interpreters.get_mut(&owner) else {
             return Err(DeviceError::Foreign {
                 status: Status::Error,
-                reason: "there is no interpreter".to_owned(),
+                reason: "its interpreter ended in a request before this one".to_owned(),
             });
         };
         interpreter.child.resume();

@@ -286,7 +286,9 @@ class Evaluation:
             program.use(narrow)
             return self.kept(self.evaluate())
         except Exception as error:
-            # Not every operation has every format.
+            # Not every operation has every format. Where there is no memory, the line is narrower.
+            if faults.status_of(error) == "oom":
+                self.unknown["its own error, for lack of memory"] = 1
             error.__traceback__ = None
             return {}
         finally:
