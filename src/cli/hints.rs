@@ -31,7 +31,7 @@ const HINTS: &[(&str, &str)] = &[
     ),
     (
         "--num-iterations",
-        "`--repeats N` is how often a point is measured, `--iterations N` how long the loop is that economics \
+        "`--repeats N` (the attention guide's iterations) is how often a point is measured, `--iterations N` how long the loop is that economics \
          is about",
     ),
     (

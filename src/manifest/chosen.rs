@@ -7,6 +7,9 @@ use super::diagnostics::Code;
 use super::section::{Context, Spanned};
 use super::suggest;
 
+/// The workloads that the operations guide calls by one name, `Loss`.
+const LOSSES: [&str; 2] = ["mse", "cross_entropy"];
+
 /// Keeps the named cases. The other cases were read and checked, too: an error in a case counts
 /// even if the case is not run.
 pub(super) fn choose(
@@ -46,7 +49,7 @@ pub(super) fn choose(
 }
 
 /// True if a word is the name of a case, or of its workload, as a guide may spell it:
-/// `CrossEntropy`.
+/// `CrossEntropy`, and `Loss` for each of the losses.
 fn is_named(case: &Case, word: &str) -> bool {
     let bare = |name: &str| {
         let letters = name
@@ -54,7 +57,8 @@ fn is_named(case: &Case, word: &str) -> bool {
             .filter(|letter| !matches!(letter, '_' | '-' | ' '));
         letters.collect::<String>().to_lowercase()
     };
-    [&*case.name, case.workload.info.name]
-        .iter()
-        .any(|name| bare(name) == bare(word))
+    let workload = case.workload.info.name;
+    let is_loss = bare(word) == "loss" && LOSSES.contains(&workload);
+    let mut names = [&*case.name, workload].into_iter();
+    is_loss || names.any(|name| bare(name) == bare(word))
 }

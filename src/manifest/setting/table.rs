@@ -243,7 +243,7 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
         },
     )
     .hashed("repeats")
-    .flag(&["--repeats"]),
+    .flag(&["--repeats", "--measure-steps"]),
     setting(
         "measure.min_samples",
         "never fewer samples of a point",
@@ -298,7 +298,7 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
         &WarmupRuns,
     )
     .hashed("warmup")
-    .flag(&["--warmup", "--num-warmup"]),
+    .flag(&["--warmup", "--num-warmup", "--warmup-steps"]),
     setting(
         "measure.fresh_starts",
         "processes in which each program is started by itself, to know how long starting takes",

@@ -146,6 +146,12 @@ fn flags_of_guides_are_flags_or_explained() {
         "--iterations",
         "--warmup",
         "--batch-sizes",
+        "--batch-size",
+        "--d-model",
+        "--seq-len",
+        "--model-size",
+        "--context-length",
+        "--measure-steps",
         "--sequence-lengths",
         "--tensor-dimensions",
         "--hardware",
@@ -154,6 +160,17 @@ fn flags_of_guides_are_flags_or_explained() {
         "--device",
     ] {
         assert!(help.contains(flag), "{flag} is not in\n{help}");
+    }
+    let taken = [
+        "check manifests/operations.toml --operations Loss --batch-size 2 --seq-len 64",
+        "check manifests/attention.toml --batch-size 8 --d-model 64 --seq-len 4096 --num-warmup 10",
+        "check manifests/transformer.toml --model-size small --context-length 512 --warmup-steps 5 \
+         --measure-steps 10",
+    ];
+    for line in taken {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let output = sweeper(root(), &words);
+        assert_eq!(output.status.code(), Some(0), "{line}: {}", err(&output));
     }
     for (flag, instead) in [
         ("--quick", "economics-quick.toml"),

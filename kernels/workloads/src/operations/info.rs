@@ -36,17 +36,17 @@ pub(super) const GRAD_GAMMA: TensorInfo = tensor("grad_gamma", "(dimension)", "g
 
 const FLAGS: &[ShorthandFlag] = &[
     axis_flag(
-        &["--batch", "--batch-sizes"],
+        &["--batch", "--batch-sizes", "--batch-size"],
         "batch",
         "batch sizes of operations",
     ),
     axis_flag(
-        &["--sequence", "--sequence-lengths"],
+        &["--sequence", "--sequence-lengths", "--seq-len"],
         "sequence",
         "sequence lengths of operations",
     ),
     axis_flag(
-        &["--dimension", "--tensor-dimensions"],
+        &["--dimension", "--tensor-dimensions", "--d-model"],
         "dimension",
         "dimensions of operations",
     ),

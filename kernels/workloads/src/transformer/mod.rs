@@ -25,7 +25,8 @@ use sweeper_program::parameters::Parameters;
 use sweeper_program::tensor::Dtype;
 use sweeper_program::workload::{
     DefaultValue, DerivedSize, Formula, ParameterError, ParameterInfo, ParameterKind, Phase,
-    Presentation, TensorInfo, TensorSpec, WorkloadInfo, size, tensor, word,
+    Presentation, ShorthandFlag, TensorInfo, TensorSpec, WorkloadInfo, axis_flag, size, tensor,
+    word,
 };
 use sweeper_program::{Precision, Role};
 
@@ -119,6 +120,16 @@ const PARAMETERS: &[ParameterInfo] = &[
     ),
 ];
 
+/// As the attention guide has them.
+const FLAGS: &[ShorthandFlag] = &[
+    axis_flag(&["--model-size"], "size", "sizes of Transformers"),
+    axis_flag(
+        &["--context-length"],
+        "context",
+        "positions of a Transformer's sequences",
+    ),
+];
+
 const SQUARE: &str = "(d_model, d_model)";
 
 /// Tokens by sequences.
@@ -192,6 +203,7 @@ pub(crate) static WORKLOAD: GraphWorkload<Transformer> = GraphWorkload {
         ],
         buckets: &[("context", CONTEXTS)],
         presentation: Some(&PRESENTATION),
+        flags: FLAGS,
         ..PLAIN
     },
     computation: |given| {
