@@ -47,8 +47,9 @@ pub fn is_name_of_spread(name: &str) -> bool {
     name.starts_with(SPREAD)
 }
 
-/// The name under which the answers hold how far the reference itself is from an output's answer:
-/// the root mean square of the distance, if it computes in the precision that is judged.
+/// The name under which the answers hold how far the reference itself is from an output's answer,
+/// if it computes in the precision that is judged: the root mean square of the distance, in the
+/// whole tensor and, where that is known, in each slice along each axis that [`is_sliced`].
 pub fn name_of_own_error(output: &str) -> String {
     format!("own error of {output}")
 }
@@ -413,16 +414,15 @@ pub fn judge_by_sums(
 ) -> TensorCheck {
     let spread = expected.get(&name_of(name));
     let spread = spread.and_then(|spread| Spread::from_tensor(shape, spread));
-    let own = expected.get(&name_of_own_error(name));
-    let own = own.map_or(0.0, |own| as_f64(own).iter().copied().fold(0.0, f64::max));
+    let own = OwnError::from_tensor(shape, expected.get(&name_of_own_error(name)));
     let tight = expected.get(&name_of_tight(name));
     let tight = tight.and_then(|tight| as_f64(tight).first().copied());
     let found = sums.zip(spread);
     let is_inexact = found.as_ref().zip(tight).is_some_and(|((sums, _), tight)| {
         let error = (sums.errors.whole / sums.errors.elements as f64).sqrt();
-        error > f64::max(INEXACT * tight, OWN_MARGIN * own)
+        error > f64::max(INEXACT * tight, OWN_MARGIN * own.0.whole)
     });
-    let found = found.and_then(|(sums, spread)| furthest(&sums, &spread, OWN_MARGIN * own));
+    let found = found.and_then(|(sums, spread)| furthest(&sums, &spread, &own));
     let Some(found) = found else {
         return TensorCheck::not_judged(name, Metric::RelativeL2);
     };
@@ -494,8 +494,30 @@ impl ErrorSums {
     }
 }
 
+/// How far a reference is from its answer in the judged precision: root mean squares in the place of
+/// sums. Library kernels are less exact in some slices than in others, as in channels with large
+/// weights of a convolution by Winograd's algorithm.
+struct OwnError(SliceSums);
+
+impl OwnError {
+    /// From a tensor under [`name_of_own_error`]; zero where there is none.
+    fn from_tensor(shape: &[usize], own: Option<&Tensor>) -> Self {
+        let values = own.map(as_f64).unwrap_or_default();
+        let none = SliceSums::zero(shape);
+        OwnError(none.filled_from(&mut &values[..]).unwrap_or(SliceSums {
+            whole: values.first().copied().unwrap_or(0.0),
+            ..none
+        }))
+    }
+
+    /// How far a slice may be out.
+    fn bound(&self, axis: usize, slice: usize) -> f64 {
+        OWN_MARGIN * self.0.whole.max(self.0.axes[axis][slice])
+    }
+}
+
 /// The slice that is furthest out.
-fn furthest(sums: &ErrorSums, spread: &Spread, own: f64) -> Option<TensorCheck> {
+fn furthest(sums: &ErrorSums, spread: &Spread, own: &OwnError) -> Option<TensorCheck> {
     let ErrorSums {
         errors,
         sizes,
@@ -504,8 +526,10 @@ fn furthest(sums: &ErrorSums, spread: &Spread, own: f64) -> Option<TensorCheck> 
     let elements = errors.elements;
     let whole = (errors.whole, sizes.whole, elements);
     let bound = line(spread.whole.freedom, spread.probes, 1);
-    let mut all = vec![slice(whole, spread.whole.mean_square, bound, own)];
-    for ((errors, sizes), noise) in errors.axes.iter().zip(&sizes.axes).zip(&spread.axes) {
+    let own_of_whole = OWN_MARGIN * own.0.whole;
+    let mut all = vec![slice(whole, spread.whole.mean_square, bound, own_of_whole)];
+    let axes = errors.axes.iter().zip(&sizes.axes).zip(&spread.axes);
+    for (axis, ((errors, sizes), noise)) in axes.enumerate() {
         let in_slice = elements / errors.len().max(1);
         let mut lines = Lines::new(spread.probes, errors.len());
         let places = errors.iter().zip(sizes);
@@ -513,21 +537,18 @@ fn furthest(sums: &ErrorSums, spread: &Spread, own: f64) -> Option<TensorCheck> 
         // A slice that is nothing beside the others, as a key that no query looks at, may be off by
         // what is nothing beside their noise: exponentials end at some least number.
         let least = UNIT_ROUNDOFF.powi(2) * spread.whole.mean_square;
-        all.extend(
-            places
-                .zip(noise)
-                .map(|((&error, &size), (&square, &freedom))| {
-                    slice(
-                        (error, size, in_slice),
-                        square.max(least),
-                        lines.at(freedom),
-                        own,
-                    )
-                }),
-        );
+        let places = places.zip(noise).enumerate();
+        all.extend(places.map(|(at, ((&error, &size), (&square, &freedom)))| {
+            slice(
+                (error, size, in_slice),
+                square.max(least),
+                lines.at(freedom),
+                own.bound(axis, at),
+            )
+        }));
     }
     if sizes.whole > 0.0 {
-        let own = OWN_MARGIN * own / (sizes.whole / elements as f64).sqrt();
+        let own = own_of_whole / (sizes.whole / elements as f64).sqrt();
         let noise = line::scale_line(spread.probes) * spread.scale + 2.0 * UNIT_ROUNDOFF;
         all.push(TensorCheck {
             tensor: String::new(),

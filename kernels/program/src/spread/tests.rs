@@ -190,6 +190,29 @@ fn a_reference_that_is_itself_less_exact_widens_the_line() {
     assert!(judged(&expected, &SHAPE, out).passed());
 }
 
+/// A channel in which the reference itself is as far out may be so, and no other.
+#[test]
+fn a_reference_may_be_less_exact_in_one_slice() {
+    let (exact, probes) = case(&SHAPE, 4, 1e-6);
+    let spread = Spread::from_probes(Dtype::F32, &SHAPE, &exact, &probes);
+    let mut expected = answers(&SHAPE, &exact, spread);
+    let off_in = |channel: usize| {
+        let mut out = exact.clone();
+        out.iter_mut()
+            .skip(channel)
+            .step_by(16)
+            .for_each(|x| *x += 4e-6);
+        out
+    };
+    let mut own = SliceSums::zero(&SHAPE);
+    own.whole = 1e-6;
+    own.axes[2][7] = 4e-6;
+    let roots = [vec![own.whole], own.axes.concat()].concat();
+    expected.insert(name_of_own_error("x"), Tensor::f64([roots.len()], roots));
+    assert!(judged(&expected, &SHAPE, off_in(7)).passed());
+    assert!(!judged(&expected, &SHAPE, off_in(8)).passed());
+}
+
 #[test]
 fn values_that_are_not_finite_agree_or_are_wrong() {
     let exact = vec![1.0, f64::INFINITY, f64::NAN, -2.0];

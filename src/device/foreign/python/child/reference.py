@@ -147,9 +147,9 @@ class Evaluation:
             if name in own:
                 output = own.pop(name).reshape(held.shape)
                 self.overflows |= spread.overflows(held, output)
-                self.own_errors[name] = spread.rms(output.double().sub_(held))
+                self.own_errors[name] = spread.rms_by_slice(output.double().sub_(held))
                 del output
-                found[f"own error of {name}"] = numbers([self.own_errors[name]])
+                found[f"own error of {name}"] = numbers(self.own_errors[name])
         if self.request["with_spread"]:
             found.update({f"noise sums of {name}": held for name, held in self.noise_sums_or_own().items()})
         if self.has_long_sums:
@@ -305,7 +305,7 @@ class Evaluation:
             own = self.own_errors.get(name)
             u, _ = rounding.FORMATS[self.dtype]
             most = max(FAR, 64.0 * u) * spread.rms(held) + 1e3 * self.sizes.get(name, 0.0)
-            return own is not None and own <= most
+            return own is not None and own[0] <= most
 
         return all(is_near(name, held) for name, held in self.real_answers().items())
 

@@ -117,6 +117,16 @@ def part(tensor, piece):
     return tensor.narrow(*piece) if tensor.dim() else tensor
 
 
+def rms_by_slice(tensor):
+    """The root mean squares of finite elements: of all, and for each index of each axis that has sums."""
+    sums = SliceSums(tensor)
+    for piece in pieces(tensor):
+        held = part(tensor, piece)
+        sums.add(torch.where(torch.isfinite(held), held, 0.0).double().square_(), piece)
+    held = [sums.whole.reshape(-1), *sums.axes.values()]
+    return [root for one in held for root in (one * (one.numel() / max(1, tensor.numel()))).sqrt().tolist()]
+
+
 def rms(tensor):
     """The root of the mean square of finite elements."""
     total, count = 0.0, 0.0
