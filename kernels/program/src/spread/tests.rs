@@ -117,6 +117,26 @@ fn errors_that_elements_share_have_one_degree_of_freedom() {
     assert!((1e-6..2e-6).contains(&spread.scale), "{spread:?}");
 }
 
+/// Of three rows the first has noise at right angles, the second the same noise twice, and the third
+/// none: that one tells nothing of the others.
+#[test]
+fn degrees_of_freedom_follow_from_cosines() {
+    let exact = [0.0; 12];
+    let probes = [
+        [1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+        [1.0, -1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+    ];
+    let spread = Spread::from_probes(Dtype::F32, &[3, 4], &exact, &probes);
+    let expected = [1.0 / (0.5 + 1.0 / 48.0), 1.0, 1.0];
+    for (found, expected) in spread.axes[0].freedoms.iter().zip(expected) {
+        assert!((found - expected).abs() < 1e-12, "{spread:?}");
+    }
+    assert_eq!(spread.axes[0].mean_squares, [0.5, 0.25, 0.0]);
+    assert_eq!((spread.whole.mean_square, spread.scale), (0.25, 0.0));
+    let none = Spread::from_probes(Dtype::F32, &[3, 4], &exact, &[exact, exact]);
+    assert_eq!(none.axes[0].freedoms, [1.0; 3]);
+}
+
 /// A few percent of an honest error, all of an output's noise, and gross faults of single slices.
 #[test]
 fn a_fault_does_not_hide_in_other_slices() {
@@ -162,6 +182,11 @@ fn noise_of_few_elements_may_lie_in_any_slice() {
     }
     let (probes, honest) = evaluations.split_at(2);
     let spread = Spread::from_probes(Dtype::F32, &shape, &exact, probes);
+    assert_eq!(
+        spread.axes[0].mean_squares,
+        [64.0 * spread.whole.mean_square; 64]
+    );
+    assert!(spread.whole.freedom > 40.0, "{spread:?}");
     let expected = answers(&shape, &exact, spread);
     for out in honest {
         let check = judged(&expected, &shape, out.clone());
