@@ -428,10 +428,19 @@ fn not_found(path: &Path) -> Diagnostic {
     diagnostic.help(known)
 }
 
+/// Manifests of a folder that are named where another is missing.
+const MOST_NAMED: usize = 6;
+
 fn manifests_in(folder: &Path) -> String {
     match toml_files(folder).as_slice() {
         [] => String::new(),
-        files => format!("manifests there: {}", files.join(" ")),
+        files if files.len() <= MOST_NAMED => format!("manifests there: {}", files.join(" ")),
+        files => format!(
+            "there are {} in `{}`, such as {}; `sweeper run` alone offers some by the question that each answers",
+            files.len(),
+            folder.display(),
+            files[..MOST_NAMED].join(" ")
+        ),
     }
 }
 

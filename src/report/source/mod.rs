@@ -216,11 +216,29 @@ fn from_folder(path: &Path) -> Result<Source, SourceError> {
             return Ok(source);
         }
     }
-    let reason = "no run is here: there is no journal.jsonl, records.csv or benchmark_full.csv";
+    let mut reason =
+        "no run is here: there is no journal.jsonl, records.csv or benchmark_full.csv".to_owned();
+    let below = runs_below(path);
+    if !below.is_empty() {
+        reason += &format!("; runs in it: {}", below.join(" "));
+    }
     Err(SourceError::Foreign {
         path: path.to_owned(),
-        reason: reason.to_owned(),
+        reason,
     })
+}
+
+/// The first runs right below a folder, by their paths.
+fn runs_below(path: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let mut runs: Vec<String> = paths
+        .filter(|path| path.join("journal.jsonl").is_file())
+        .map(|path| path.display().to_string())
+        .collect();
+    runs.sort();
+    runs.truncate(4);
+    runs
 }
 
 fn from_run(path: &Path) -> Result<Source, SourceError> {
@@ -257,6 +275,16 @@ fn from_run(path: &Path) -> Result<Source, SourceError> {
 const OPEN_ENDED: &str = "the last line has no end: the file may have been cut off there";
 
 fn from_csv(path: &Path) -> Result<Source, SourceError> {
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "toml")
+    {
+        let shown = path.display();
+        let reason = format!(
+            "{shown} is a manifest: `sweeper run {shown}` measures it, then `sweeper report`"
+        );
+        return Err(SourceError::Unknown(reason));
+    }
     if path.file_name().is_some_and(|name| name == "journal.jsonl") {
         return from_run(path.parent().unwrap_or(Path::new(".")));
     }

@@ -283,7 +283,19 @@ fn nothing_there_is_said_so() {
     // `--output-dir` of `report` is where its files go.
     assert!(message("abcd").contains("(of `report`: --runs-dir)"));
     let empty = tempfile::tempdir().unwrap();
-    assert!(message(empty.path().to_str().unwrap()).contains("no run is here"));
+    let folder = empty.path();
+    assert!(message(folder.to_str().unwrap()).contains("no run is here"));
+    let run = folder.join("quick-3f9a12");
+    std::fs::create_dir(&run).unwrap();
+    std::fs::write(run.join("journal.jsonl"), "").unwrap();
+    let said = message(folder.to_str().unwrap());
+    assert!(
+        said.ends_with(&format!("runs in it: {}", run.display())),
+        "{said}"
+    );
+    let manifest = folder.join("m.toml");
+    std::fs::write(&manifest, "schema = 1\n").unwrap();
+    assert!(message(manifest.to_str().unwrap()).contains("is a manifest"));
 }
 
 #[test]
