@@ -56,6 +56,25 @@ pub(super) fn iteration_ns(kind: DeviceKind, totals: &Totals, flops: f64) -> f64
         + flops / rates.flops_per_ns
 }
 
+/// How long samples of one iteration take. A quiet machine needs the fewest that are asked for, a busy
+/// one the most: their geometric mean is wrong by the same factor either way.
+fn sampling_ns(stopping: Stopping, iteration_ns: f64) -> f64 {
+    match stopping {
+        Stopping::Repeats(repeats) => f64::from(repeats) * iteration_ns,
+        Stopping::Adaptive {
+            min_samples,
+            max_samples,
+            max_time,
+            ..
+        } => {
+            let [least, most] = [min_samples, max_samples].map(f64::from);
+            let usual_ns = (least * most).sqrt() * iteration_ns;
+            let max_ns = max_time.as_secs_f64() * 1e9;
+            usual_ns.min(max_ns).max(least * iteration_ns)
+        }
+    }
+}
+
 impl Plan<'_> {
     /// A guess at the time that measuring everything takes, in nanoseconds, on one device and with
     /// `threads` threads for the oracle. Compiling is not in it.
@@ -67,15 +86,12 @@ impl Plan<'_> {
     /// time of its oracle.
     pub fn guesses_ns(&self, threads: usize) -> Vec<f64> {
         let measure = &self.manifest().measure;
-        let samples = match measure.stopping {
-            Stopping::Repeats(repeats) => f64::from(repeats),
-            Stopping::Adaptive { min_samples, .. } => f64::from(min_samples),
-        };
         let point_ns = |point: &Planned| match point.refusal {
             Some(_) => 0.0,
             None => {
                 WARMUP_NS
-                    + (samples + OTHER_RUNS) * point.guess_ns
+                    + sampling_ns(measure.stopping, point.guess_ns)
+                    + OTHER_RUNS * point.guess_ns
                     + CHECK_NS_PER_BYTE * point.memory_bytes as f64
             }
         };
