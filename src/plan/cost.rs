@@ -56,8 +56,8 @@ pub(super) fn iteration_ns(kind: DeviceKind, totals: &Totals, flops: f64) -> f64
         + flops / rates.flops_per_ns
 }
 
-/// How long samples of one iteration take. A quiet machine needs the fewest that are asked for, a busy
-/// one the most: their geometric mean is wrong by the same factor either way.
+/// How long samples of one iteration take. A quiet machine needs the fewest that are asked for, a
+/// busy one the most: their geometric mean is wrong by the same factor either way.
 fn sampling_ns(stopping: Stopping, iteration_ns: f64) -> f64 {
     match stopping {
         Stopping::Repeats(repeats) => f64::from(repeats) * iteration_ns,

@@ -494,8 +494,8 @@ impl ErrorSums {
     }
 }
 
-/// How far a reference is from its answer in the judged precision: root mean squares in the place of
-/// sums. Library kernels are less exact in some slices than in others, as in channels with large
+/// How far a reference is from its answer in the judged precision: root mean squares in the place
+/// of sums. Library kernels are less exact in some slices than in others, as in channels with large
 /// weights of a convolution by Winograd's algorithm.
 struct OwnError(SliceSums);
 

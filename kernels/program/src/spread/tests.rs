@@ -117,8 +117,8 @@ fn errors_that_elements_share_have_one_degree_of_freedom() {
     assert!((1e-6..2e-6).contains(&spread.scale), "{spread:?}");
 }
 
-/// Of three rows the first has noise at right angles, the second the same noise twice, and the third
-/// none: that one tells nothing of the others.
+/// Of three rows the first has noise at right angles, the second the same noise twice, and the
+/// third none: that one tells nothing of the others.
 #[test]
 fn degrees_of_freedom_follow_from_cosines() {
     let exact = [0.0; 12];
