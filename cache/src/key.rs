@@ -313,6 +313,15 @@ mod tests {
     }
 
     #[test]
+    fn digits_are_those_of_the_bytes() {
+        let digest = Digest::of(b"int x;");
+        assert_eq!(format!("{digest:?}"), hex::encode(digest.0));
+        let name = EntryName::from_bytes(std::array::from_fn(|at| at as u8));
+        assert_eq!(name.hex(), hex::encode(name.to_bytes()));
+        assert!(name.hex().starts_with("000102") && name.hex().starts_with(&name.shard()));
+    }
+
+    #[test]
     fn encoding_is_pinned() {
         let key = KeyBuilder::new("k1")
             .field("source", "int x;")
