@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::exit::Exit;
 use super::screen::Screen;
+use crate::report::answer::folded;
 
 /// Names and texts; the question is what `about` asks.
 const EXAMPLES: [(&str, &str); 6] = [
@@ -45,26 +46,10 @@ fn question(text: &str) -> &str {
 /// The examples, a line each: number, name, question.
 pub(super) fn list() -> String {
     let lines = (1..).zip(EXAMPLES).map(|(number, (name, text))| {
-        let indented = wrapped(question(text), 54, &format!("\n{:25}", ""));
+        let indented = folded(question(text), 54).replace('\n', &format!("\n{:25}", ""));
         format!("  {number}  {name:<18}  {indented}\n")
     });
     lines.collect()
-}
-
-/// A text in lines of at most so many letters, with `between` between them.
-fn wrapped(text: &str, width: usize, between: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.len() + 1 + word.len() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines.join(between)
 }
 
 /// The manifest that a command line means: a file, or the name of one in the folder of manifests or
@@ -106,11 +91,11 @@ fn offered(screen: &Screen) -> Result<PathBuf, Exit> {
         return Err(Exit::Usage);
     }
     screen.to_stderr(&text);
-    let (name, text) = chosen()?;
-    manifest(Some(Path::new(name)), screen).and_then(|path| match path.exists() {
-        true => Ok(path),
-        false => written(name, text, screen),
-    })
+    let Some((name, _)) = chosen() else {
+        screen.error("none of these was chosen");
+        return Err(Exit::Usage);
+    };
+    manifest(Some(Path::new(name)), screen)
 }
 
 /// Whether somebody is there to answer questions.
@@ -118,18 +103,15 @@ pub(super) fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// The example of the number or name that is typed.
-///
-/// # Errors
-/// [`Exit::Usage`] if nothing is typed, or another word.
-pub(super) fn chosen() -> Result<(&'static str, &'static str), Exit> {
-    let answer = asked("Number or name: ").ok_or(Exit::Usage)?;
+/// The example of the number or name that is typed, if it is one.
+pub(super) fn chosen() -> Option<(&'static str, &'static str)> {
+    let answer = asked("Number or name: ")?;
     let mut all = (1..).zip(EXAMPLES);
     let found = all.find(|(number, (name, _))| answer == *name || answer == number.to_string());
-    found.map(|(_, example)| example).ok_or(Exit::Usage)
+    found.map(|(_, example)| example)
 }
 
-/// What is typed at a question; none at the end of input.
+/// The answer to a question; none at the end of input.
 pub(super) fn asked(question: &str) -> Option<String> {
     let mut stderr = io::stderr();
     let mut answer = String::new();
@@ -143,20 +125,29 @@ pub(super) fn asked(question: &str) -> Option<String> {
 /// Writes an example into this folder.
 fn written(name: &str, text: &str, screen: &Screen) -> Result<PathBuf, Exit> {
     let path = PathBuf::from(format!("{name}.toml"));
-    let file = OpenOptions::new().write(true).create_new(true).open(&path);
-    match file.and_then(|mut file| file.write_all(text.as_bytes())) {
-        Ok(()) => {
-            screen.note(&format!(
-                "wrote {}, an example of this build",
-                path.display()
-            ));
-            Ok(path)
-        }
-        Err(error) => {
-            screen.error(&format!("{}: {error}", path.display()));
-            Err(Exit::Files)
-        }
-    }
+    create(&path, text, screen)?;
+    screen.note(&format!(
+        "wrote {}, an example of this build",
+        path.display()
+    ));
+    Ok(path)
+}
+
+/// Writes a file that must not exist.
+///
+/// # Errors
+/// [`Exit::Files`], after a message.
+pub(super) fn create(path: &Path, text: &str, screen: &Screen) -> Result<(), Exit> {
+    let file = OpenOptions::new().write(true).create_new(true).open(path);
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| {
+        let advice = match error.kind() {
+            io::ErrorKind::AlreadyExists => "; it is left as it is: name another file",
+            _ => "",
+        };
+        screen.error(&format!("{}: {error}{advice}", path.display()));
+        Exit::Files
+    })
 }
 
 #[cfg(test)]

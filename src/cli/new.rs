@@ -1,13 +1,12 @@
 //! `sweeper new`: a manifest to start from, written from a kernel's signature.
 
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
 
+use super::examples;
 use super::exit::Exit;
 use super::screen::Screen;
 use crate::declared::declaration::DeclaredLanguage;
@@ -49,11 +48,7 @@ pub fn new(args: &NewArgs, screen: &Screen) -> Exit {
             return exit;
         }
     };
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&path)
-        .and_then(|mut file| file.write_all(text.as_bytes()));
+    let written = examples::create(&path, &text, screen);
     let shown = path.display();
     if let Some(left_out) = left_out {
         screen.note(&left_out);
@@ -63,10 +58,7 @@ pub fn new(args: &NewArgs, screen: &Screen) -> Exit {
         Ok(()) => screen.line(&format!(
             "wrote {shown}; its guesses are marked with `?`; next: sweeper check {shown}"
         )),
-        Err(error) => {
-            screen.error(&format!("{shown}: {error}"));
-            return Exit::Files;
-        }
+        Err(exit) => return exit,
     }
     Exit::Fine
 }

@@ -1,7 +1,5 @@
 //! `sweeper init`, `schema` and `completions`: help for those who write manifests.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory};
@@ -59,7 +57,7 @@ fn ask(screen: &Screen) -> Exit {
         Some("2") => ask_for_programs(screen),
         Some("3") => {
             screen.to_stderr(&examples::list());
-            let chosen = examples::chosen().ok();
+            let chosen = examples::chosen();
             let file = |name: &str| PathBuf::from(format!("{name}.toml"));
             chosen.map(|(name, text)| write(&file(name), text, screen))
         }
@@ -89,21 +87,13 @@ fn ask_for_programs(screen: &Screen) -> Option<Exit> {
     Some(written.map_or_else(|exit| exit, |()| Exit::Fine))
 }
 
-/// Writes a file that must not exist.
+/// Writes a manifest, and says how to go on.
 fn write(path: &Path, text: &str, screen: &Screen) -> Exit {
-    let file = OpenOptions::new().write(true).create_new(true).open(path);
     let shown = path.display();
-    match file.and_then(|mut file| file.write_all(text.as_bytes())) {
+    match examples::create(path, text, screen) {
         Ok(()) if screen.json => screen.json(&json!({ "wrote": path })),
         Ok(()) => screen.line(&format!("wrote {shown}; next: sweeper run {shown}")),
-        Err(error) => {
-            let advice = match error.kind() {
-                io::ErrorKind::AlreadyExists => "; it is left as it is: name another file",
-                _ => "",
-            };
-            screen.error(&format!("{shown}: {error}{advice}"));
-            return Exit::Files;
-        }
+        Err(exit) => return exit,
     }
     Exit::Fine
 }

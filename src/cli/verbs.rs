@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use clap::Command;
 
-/// Verbs by what they are for, in the order in which somebody meets them, each with examples: what
-/// follows `sweeper`, two or more spaces, and what that does.
+/// Verbs by what they are for, in the order in which somebody meets them, each with examples: the
+/// words after `sweeper`, two or more spaces, and their meaning.
 const GROUPS: &[(&str, &[(&str, &str)])] = &[
     (
         "Start",

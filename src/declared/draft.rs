@@ -68,7 +68,7 @@ pub fn manifest(
     text + &axes.join(", ") + " }\n"
 }
 
-/// Sizes from what a first-level cache holds to what no cache holds.
+/// Sizes from one that a first-level cache holds to one that no cache holds.
 const MANY_SIZES: &str = "[1000, 10000, 100000, 1000000, 10000000]";
 
 /// The grid: many sizes, and one value of each other whole number.

@@ -17,7 +17,7 @@ use crate::row::entry::Entry;
 use crate::row::outcome::{Checked, Status};
 use crate::tuning::{Choice, Standing, family_of};
 
-pub use text::text;
+pub use text::{folded, text};
 
 #[cfg(test)]
 mod tests;

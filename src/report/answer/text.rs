@@ -321,7 +321,7 @@ fn telling(block: &Block, most: usize) -> Vec<usize> {
 }
 
 /// A sentence in lines of at most `width` characters.
-fn folded(sentence: &str, width: usize) -> String {
+pub fn folded(sentence: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for word in sentence.split(' ') {
         let last = lines.last().map_or(0, |line| line.chars().count());
