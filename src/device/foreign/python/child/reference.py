@@ -42,7 +42,8 @@ EXACT = "f64"
 # Answers that stay here, where they were computed: by problem, slot and name.
 KEPT = {}
 
-# They stay on a GPU if they take no more than this part of its free memory: what is measured needs some.
+# They stay on a GPU if all of them take no more than this part of what others leave of its memory: what is
+# measured needs some.
 KEPT_SHARE = 0.25
 
 
@@ -85,8 +86,7 @@ def compare(request, outputs):
         raise faults.Refused("error", "the interpreter that had its answer has ended")
     found = {}
     for name, answer in answers.items():
-        output = outputs[name].to(answer.device)
-        found[f"error sums of {name}"] = numbers(spread.error_sums(answer, output))
+        found[f"error sums of {name}"] = numbers(spread.error_sums(answer, outputs[name]))
     return found
 
 
@@ -170,8 +170,10 @@ class Evaluation:
         """Keeps the answers for `compare`."""
         held = self.answers
         if self.framework.device == "cuda":
-            free, _ = torch.cuda.mem_get_info()
-            if 8 * sum(one.numel() for one in held.values()) > KEPT_SHARE * free:
+            # What this process has will be free, but for answers.
+            room = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved()
+            kept = [one for slot in KEPT.get(problem, {}).values() for one in slot.values() if one.is_cuda]
+            if 8 * sum(one.numel() for one in [*kept, *held.values()]) > KEPT_SHARE * room:
                 held = {name: one.cpu() for name, one in held.items()}
         KEPT.setdefault(problem, {})[slot] = {
             name: one.reshape(self.program.outputs[name]["shape"]) for name, one in held.items()}

@@ -15,9 +15,9 @@ class SliceSums:
     """Sums of a number that each element of a tensor has, in f64: over all of them, and for each index of each
     axis that is neither too long nor has an element alone for each index."""
 
-    def __init__(self, tensor):
+    def __init__(self, tensor, device=None):
         def zeros(shape):
-            return torch.zeros(shape, dtype=torch.float64, device=tensor.device)
+            return torch.zeros(shape, dtype=torch.float64, device=device or tensor.device)
 
         self.elements = tensor.numel()
         self.whole = zeros(())
@@ -69,11 +69,13 @@ def sums(answer, noises, dtype, least):
 def error_sums(answer, output):
     """How many elements are wrong because they are not finite or should not be; the error times the answer; the
     squares of errors and those of the answer, over the whole tensor and for each index of each axis. What the
-    output's type can't hold is infinite there, and has no other error."""
-    errors, sizes = SliceSums(answer), SliceSums(answer)
+    output's type can't hold is infinite there, and has no other error. Pieces go to a GPU if either tensor is on
+    one: a host takes a hundred times as long."""
+    device = answer.device if answer.is_cuda else output.device
+    errors, sizes = SliceSums(answer, device), SliceSums(answer, device)
     wrong = along = 0.0
     for piece in pieces(answer):
-        a, out = part(answer, piece), part(output, piece)
+        a, out = (part(held, piece).to(device) for held in (answer, output))
         rounded = a.to(out.dtype)
         finite = torch.isfinite(rounded)
         alike = torch.where(finite, torch.isfinite(out), (out == rounded) | (out.isnan() & rounded.isnan()))
