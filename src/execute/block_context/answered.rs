@@ -4,8 +4,8 @@
 use std::panic::resume_unwind;
 use std::thread;
 
-use sweeper_program::Program;
 use sweeper_program::workload::AnswerSource;
+use sweeper_program::{Program, Tensors};
 
 use super::{ContextError, program};
 use crate::device::{Device, memory};
@@ -74,6 +74,9 @@ pub(super) fn answered_by_reference(
         && let Some(first) = block.points.first()
     {
         listener.working(first.number, Stage::Reference);
+        // What is left of the problem before takes memory of the device, which the reference needs.
+        // A device that is lost is told by the next that asks it.
+        let _ = device.bind(&Tensors::new());
         // Libraries take seconds to import, in the interpreters of references and of functions.
         let programs = block.points.iter().filter_map(|point| {
             let program = program(whole.problem.as_ref(), point, device);

@@ -1,5 +1,6 @@
 //! Functions that change the process in which others are measured, too.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use super::rows;
@@ -271,4 +272,37 @@ grid = { n = 64 }
     let changes = &rows["sets forward"]["process_changes"];
     assert_eq!(changes, "precision of products; threads of PyTorch");
     assert_eq!(rows["sees forward"]["process_changes"], "");
+}
+
+/// A sweep of many problems would fill the memory that references share with functions.
+#[test]
+fn an_interpreter_keeps_no_memory_of_the_problems_before() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let place = place(&[], "");
+    let sizes: Vec<String> = (0..12).map(|i| (3_000_000 + i).to_string()).collect();
+    let grid = format!("grid.n={}", sizes.join(","));
+    let args = [
+        "run",
+        "m.toml",
+        "--backends",
+        "f",
+        "--repeats",
+        "1",
+        "--set",
+        &format!("case.scale.{grid}"),
+    ];
+    let ran = place.sweeper(&args);
+    assert_eq!(code(&ran), 0, "{}", text(&ran));
+    let records = place.read("records.csv");
+    let mut reader = csv::Reader::from_reader(records.as_bytes());
+    let rows = reader.deserialize::<BTreeMap<String, String>>();
+    let peaks: Vec<u64> = rows
+        .map(|row| row.unwrap()["peak_reserved_bytes"].parse().unwrap())
+        .collect();
+    assert_eq!(peaks.len(), 12);
+    // Each problem has 24 MB of inputs and outputs.
+    let (least, most) = (peaks.iter().min().unwrap(), peaks.iter().max().unwrap());
+    assert!(most - least < 100_000_000, "{peaks:?}");
 }

@@ -255,6 +255,10 @@ impl ForeignRunner for Python {
         self.last = None;
         self.inputs = None;
         self.interpreters.retain(|owner, _| owner.is_none());
+        if self.interpreters.values().any(|held| held.is_bound) {
+            // One that fails is not there any more.
+            let _ = self.ask(None, &json!({ "do": "unbind" }));
+        }
         for interpreter in self.interpreters.values_mut() {
             interpreter.is_bound = false;
             interpreter.had_others |= !interpreter.programs.is_empty();

@@ -41,6 +41,9 @@ class Library:
         """The context manager of a first call, whose value has its `peak_bytes`, if known."""
         return contextlib.nullcontext()
 
+    def release(self):
+        """Gives the system memory back that is kept for later arrays."""
+
     def plain(self, array):
         """A result as its memory stands."""
         return array
@@ -218,6 +221,10 @@ class Torch(Library):
         if self.device == "cuda":
             self.torch.cuda.synchronize()
 
+    def release(self):
+        if self.device == "cuda":
+            self.torch.cuda.empty_cache()
+
     def peak_bytes(self):
         if self.device != "cuda":
             return None
@@ -295,6 +302,9 @@ class CuPy(NumPy):
 
     def synchronize(self):
         self.cupy.cuda.Stream.null.synchronize()
+
+    def release(self):
+        self.cupy.get_default_memory_pool().free_all_blocks()
 
     def watched(self):
         """Notes the most that the pool gave away: it keeps no peak itself."""

@@ -49,11 +49,22 @@ class Server:
         self.states = States()
 
     def bind(self, request):
-        """Takes the inputs of a problem, and forgets those of the one before with its programs."""
+        """Takes the inputs of a problem."""
+        self.inputs = tensors.read(request["file"])
+        return {}
+
+    def unbind(self, request):
+        """Forgets the inputs of a problem and its programs: the next reference may need their memory, in another
+        process."""
         self.programs.clear()
         self.placed.clear()
-        self.inputs = tensors.read(request["file"])
+        self.inputs = {}
+        # Programs are in cycles, and were frozen.
+        gc.unfreeze()
         gc.collect()
+        for framework in self.frameworks.values():
+            if framework is not None:
+                framework.release()
         return {}
 
     def framework(self, name):
