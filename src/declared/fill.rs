@@ -5,8 +5,9 @@ use sweeper_program::inputs::Stream;
 use sweeper_program::{Data, Dtype, Element, with_element_type};
 
 use super::declaration::Fill;
+use super::reference::PIECE;
 use super::scope;
-use crate::expression::{Expression, Precision, Scope};
+use crate::expression::{Column, Expression, Precision, Scope};
 
 /// A fill with its expression compiled.
 #[derive(Debug)]
@@ -62,12 +63,18 @@ impl Filler {
         match self {
             Filler::Plain(fill) => plain(fill, stream, len),
             Filler::Expression(expression) => {
-                let value = |index: usize| {
-                    let slots: Vec<f64> =
-                        parameters.iter().copied().chain([index as f64]).collect();
-                    expression.elementwise(&slots, Precision::F64)
-                };
-                (0..len).into_par_iter().map(value).collect()
+                let mut elements = vec![0.0; len];
+                let pieces = elements.par_chunks_mut(PIECE).enumerate();
+                pieces.for_each(|(piece, chunk)| {
+                    let first = piece * PIECE;
+                    let indices = (first..first + chunk.len()).map(|index| index as f64);
+                    let mut slots: Vec<_> = parameters.iter().copied().map(Column::One).collect();
+                    slots.push(Column::Each(indices.collect()));
+                    let values = expression.elementwise(&slots, Precision::F64);
+                    let elements = chunk.iter_mut().enumerate();
+                    elements.for_each(|(at, element)| *element = values.at(at));
+                });
+                elements
             }
             Filler::Sorted(inner) => {
                 let mut values = inner.values(stream, len, row, parameters);

@@ -1,6 +1,8 @@
 //! The right answer by elementwise expressions, and its evaluations with rounding.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use rayon::prelude::*;
 use sweeper_program::check::as_f64;
@@ -9,15 +11,16 @@ use sweeper_program::workload::{ParameterInfo, TensorSpec};
 use sweeper_program::{Dtype, Tensor, Tensors};
 
 use super::scope;
-use crate::expression::{Expression, Format, Kind, Precision, Scope};
+use crate::expression::{Column, Expression, Format, Kind, Precision, Scope};
 
 /// Evaluations with rounding, and those of an output of few elements.
 const PROBES: u64 = 4;
 const PROBES_OF_FEW: u64 = 16;
 const FEW_ELEMENTS: u64 = 256;
 
-/// Elements that a thread computes one after another.
-const PIECE: usize = 1 << 14;
+/// Elements that a thread computes one operation after another: what an operation yields stays in
+/// the first cache.
+pub(super) const PIECE: usize = 1 << 10;
 
 /// The names of a reference expression: parameters, then inputs.
 pub(crate) fn reference_scope<'a>(
@@ -42,7 +45,9 @@ pub(super) struct Elementwise {
 
 /// An input as an output's elements read it.
 struct Operand<'a> {
-    values: std::borrow::Cow<'a, [f64]>,
+    values: Cow<'a, [f64]>,
+    /// It has the output's shape.
+    is_whole: bool,
     /// Distance of neighbours along each axis of the output; 0 where the input is broadcast.
     strides: Vec<usize>,
 }
@@ -121,27 +126,38 @@ impl Elementwise {
             .iter()
             .map(|(spec, tensor)| Operand {
                 values: as_f64(tensor),
+                is_whole: spec.shape == output.shape,
                 strides: strides(&spec.shape, &output.shape).unwrap_or_default(),
             })
             .collect();
         let mut elements = vec![0.0; output.elements() as usize];
         let pieces = elements.par_chunks_mut(PIECE).enumerate();
         pieces.for_each(|(piece, chunk)| {
-            let mut slots = parameters.to_vec();
-            slots.resize(parameters.len() + operands.len(), 0.0);
-            for (offset, element) in chunk.iter_mut().enumerate() {
-                let index = piece * PIECE + offset;
-                for (slot, operand) in slots[parameters.len()..].iter_mut().zip(&operands) {
-                    *slot = operand.at(index, &output.shape);
-                }
-                *element = expression.elementwise(&slots, precision);
-            }
+            let first = piece * PIECE;
+            let elements = first..first + chunk.len();
+            let mut slots: Vec<_> = parameters.iter().copied().map(Column::One).collect();
+            let columns = operands.iter();
+            slots.extend(columns.map(|it| it.column(elements.clone(), &output.shape)));
+            let values = expression.elementwise(&slots, precision);
+            let elements = chunk.iter_mut().enumerate();
+            elements.for_each(|(at, element)| *element = values.at(at));
         });
         Some(elements)
     }
 }
 
 impl Operand<'_> {
+    /// What elements of an output read.
+    fn column(&self, elements: Range<usize>, shape: &[usize]) -> Column<'_> {
+        if self.is_whole
+            && let Some(values) = self.values.get(elements.clone())
+        {
+            return Column::Each(Cow::Borrowed(values));
+        }
+        let values = elements.map(|index| self.at(index, shape));
+        Column::Each(values.collect())
+    }
+
     fn at(&self, mut index: usize, shape: &[usize]) -> f64 {
         let mut position = 0;
         for (&extent, &stride) in shape.iter().zip(&self.strides).rev() {

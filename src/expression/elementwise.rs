@@ -1,6 +1,8 @@
 //! Evaluation over real numbers, as elements of tensors are computed: infinities and NaN are
 //! values, and each operation can be rounded.
 
+use std::borrow::Cow;
+
 use super::check::Expression;
 use super::tree::{Binary, Function, Node, Op};
 use sweeper_program::Dtype;
@@ -44,14 +46,17 @@ impl Format {
 }
 
 impl Precision {
-    /// A result whose operation rounds with this variance, in squares of a rounding's deviation and
-    /// of the result. Its direction follows from its bits.
-    fn moved(self, value: f64, variance: f64) -> f64 {
+    /// A result whose operation rounds with this deviation, in roundings of the result. Its direction
+    /// follows from its bits.
+    fn moved(self, value: f64, deviation: f64) -> f64 {
         let Precision::Rounded { format, probe } = self else {
             return value;
         };
-        let deviation = DEVIATION / UNIT_ROUNDOFF * format.unit * variance.sqrt();
-        let size = deviation * value.abs().max(format.least);
+        if deviation == 0.0 {
+            return value;
+        }
+        let unit = DEVIATION / UNIT_ROUNDOFF * format.unit * deviation;
+        let size = unit * value.abs().max(format.least);
         match mixed(value.to_bits() ^ mixed(probe)) >> 63 {
             0 => value + size,
             _ => value - size,
@@ -85,31 +90,77 @@ impl Precision {
     }
 }
 
-/// The variance of an operation on `operand` that gives `result`.
-fn variance(node: &Op<usize>, operand: f64) -> f64 {
-    match node {
-        Op::Binary(op, ..) => match op {
-            Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide => 1.0,
-            Binary::Power => 2.0 * FUNCTION,
-            _ => 0.0,
-        },
-        Op::Call(function, _) => match function {
-            Function::Sqrt => 1.0,
-            Function::Exp => rounding::of_exponential(operand),
-            Function::Log | Function::Sin | Function::Cos => FUNCTION,
-            // Near 0 they are differences.
-            Function::Tanh | Function::Erf => 4.0 * FUNCTION,
-            _ => 0.0,
-        },
+/// One number for each element of a piece of a tensor, or one for all of them.
+#[derive(Clone, Debug)]
+pub enum Column<'a> {
+    /// All elements have it.
+    One(f64),
+    /// One after another.
+    Each(Cow<'a, [f64]>),
+}
+
+impl Column<'_> {
+    /// The number of an element.
+    pub fn at(&self, element: usize) -> f64 {
+        match self {
+            Column::One(value) => *value,
+            Column::Each(values) => values[element],
+        }
+    }
+
+    fn borrowed(&self) -> Column<'_> {
+        match self {
+            Column::One(value) => Column::One(*value),
+            Column::Each(values) => Column::Each(Cow::Borrowed(values)),
+        }
+    }
+}
+
+/// What a function gives for the numbers that `columns` have for each element.
+fn combined<'a>(columns: &[Column<'_>], function: impl Fn(&[f64]) -> f64) -> Column<'a> {
+    let len = columns.iter().find_map(|column| match column {
+        Column::One(_) => None,
+        Column::Each(values) => Some(values.len()),
+    });
+    let mut operands: Vec<f64> = columns.iter().map(|column| column.at(0)).collect();
+    let Some(len) = len else {
+        return Column::One(function(&operands));
+    };
+    let mut value = |element| {
+        for (operand, column) in operands.iter_mut().zip(columns) {
+            *operand = column.at(element);
+        }
+        function(&operands)
+    };
+    Column::Each((0..len).map(&mut value).collect())
+}
+
+/// The variance of a function's result, in squares of a rounding.
+fn variance(function: Function, operand: f64) -> f64 {
+    match function {
+        Function::Sqrt => 1.0,
+        Function::Exp => rounding::of_exponential(operand),
+        Function::Log | Function::Sin | Function::Cos => FUNCTION,
+        // Near 0 they are differences.
+        Function::Tanh | Function::Erf => 4.0 * FUNCTION,
+        _ => 0.0,
+    }
+}
+
+/// The deviation of an operation of two numbers, in roundings.
+fn deviation(op: Binary) -> f64 {
+    match op {
+        Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide => 1.0,
+        Binary::Power => (2.0 * FUNCTION).sqrt(),
         _ => 0.0,
     }
 }
 
 impl Expression {
-    /// The value over real numbers, with `slots` holding one number for each name of the scope.
-    /// True is 1, false is 0; words are NaN.
-    pub fn elementwise(&self, slots: &[f64], precision: Precision) -> f64 {
-        value(&self.root, slots, precision)
+    /// The values over real numbers for a piece of a tensor, with `slots` holding a column for each
+    /// name of the scope. True is 1, false is 0; words are NaN.
+    pub fn elementwise<'a>(&self, slots: &'a [Column<'_>], precision: Precision) -> Column<'a> {
+        column(&self.root, slots, precision)
     }
 
     /// How many operations an evaluation takes.
@@ -118,39 +169,57 @@ impl Expression {
     }
 }
 
-fn value(node: &Node<usize>, slots: &[f64], precision: Precision) -> f64 {
-    let of = |node| value(node, slots, precision);
-    let result = match &node.op {
-        Op::Bool(value) => f64::from(u8::from(*value)),
-        Op::Int(value) => *value as f64,
-        Op::Float(value) => precision.constant(*value),
-        Op::Text(_) => f64::NAN,
-        Op::Name(slot) => return slots[*slot],
-        Op::Not(inner) => truth(of(inner) == 0.0),
-        Op::Negate(inner) => -of(inner),
-        Op::Binary(op, left, right) => binary(*op, of(left), of(right)),
+fn column<'a>(node: &Node<usize>, slots: &'a [Column<'_>], precision: Precision) -> Column<'a> {
+    let of = |node: &Node<usize>| column(node, slots, precision);
+    let all = |nodes: &[Node<usize>]| nodes.iter().map(of).collect::<Vec<_>>();
+    match &node.op {
+        Op::Bool(value) => Column::One(f64::from(u8::from(*value))),
+        Op::Int(value) => Column::One(*value as f64),
+        Op::Float(value) => Column::One(precision.constant(*value)),
+        Op::Text(_) => Column::One(f64::NAN),
+        Op::Name(slot) => slots[*slot].borrowed(),
+        Op::Not(inner) => combined(&[of(inner)], |held| truth(held[0] == 0.0)),
+        Op::Negate(inner) => combined(&[of(inner)], |held| -held[0]),
+        Op::Binary(op, left, right) => {
+            let (op, deviation) = (*op, deviation(*op));
+            let value = |held: &[f64]| precision.moved(binary(op, held[0], held[1]), deviation);
+            combined(&[of(left), of(right)], value)
+        }
         Op::In {
             item,
             list,
             negated,
         } => {
-            let item = of(item);
-            truth(list.iter().any(|member| of(member) == item) != *negated)
+            let mut columns = all(list);
+            columns.push(of(item));
+            combined(&columns, |held| match held.split_last() {
+                Some((item, members)) => truth(members.contains(item) != *negated),
+                None => f64::NAN,
+            })
         }
-        Op::Call(function, arguments) => match function {
-            Function::Where => of(&arguments[if of(&arguments[0]) == 0.0 { 2 } else { 1 }]),
-            Function::Min => arguments.iter().map(of).fold(f64::INFINITY, f64::min),
-            Function::Max => arguments.iter().map(of).fold(f64::NEG_INFINITY, f64::max),
-            Function::CeilDiv => (of(&arguments[0]) / of(&arguments[1])).ceil(),
-            Function::NextPow2 => of(&arguments[0]).max(1.0).log2().ceil().exp2(),
-            function => {
-                let operand = of(&arguments[0]);
-                let result = function.of_real(operand);
-                return precision.moved(result, variance(&node.op, operand));
+        Op::Call(function, arguments) => {
+            let columns = all(arguments);
+            match function {
+                Function::Where => {
+                    combined(&columns, |held| held[if held[0] == 0.0 { 2 } else { 1 }])
+                }
+                Function::Min => combined(&columns, |held| {
+                    held.iter().copied().fold(f64::INFINITY, f64::min)
+                }),
+                Function::Max => combined(&columns, |held| {
+                    held.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+                }),
+                Function::CeilDiv => combined(&columns, |held| (held[0] / held[1]).ceil()),
+                Function::NextPow2 => {
+                    combined(&columns, |held| held[0].max(1.0).log2().ceil().exp2())
+                }
+                function => combined(&columns, |held| {
+                    let deviation = variance(*function, held[0]).sqrt();
+                    precision.moved(function.of_real(held[0]), deviation)
+                }),
             }
-        },
-    };
-    precision.moved(result, variance(&node.op, 0.0))
+        }
+    }
 }
 
 fn binary(op: Binary, a: f64, b: f64) -> f64 {

@@ -20,7 +20,7 @@ use std::ops::Range;
 use sweeper_program::Value;
 
 pub use check::{Expression, Fault, FaultKind, Known, Scope};
-pub use elementwise::{Format, Precision};
+pub use elementwise::{Column, Format, Precision};
 pub use evaluate::{Arithmetic, EvalError};
 pub use tree::Tree;
 
