@@ -2,6 +2,7 @@
 all of a call is queued. As `src/device/cuda/timing.rs`, which measures kernels of ours."""
 
 import ctypes
+import weakref
 from time import perf_counter, perf_counter_ns, sleep
 
 import numpy
@@ -48,20 +49,19 @@ class DeviceClock:
         self.ready, self.start, self.stop = (Event(self.driver) for _ in range(3))
         self.gate = Gate(self.driver, opened["page"])
         self.flush = Flush.of(self.driver, opened["cache"], opened["read_ptx"])
-        self.calls = {}
+        self.calls = weakref.WeakKeyDictionary()
 
     def state(self, program):
         """The state of a program: calls so far, whether it can be gated, calls in a span."""
-        state = self.calls.get(id(program))
-        if state is None or state["program"] is not program:
+        state = self.calls.get(program)
+        if state is None:
             state = {
-                "program": program,
                 "calls": 0,
                 "gated": self.gate.works,
                 "most": MOST_CALLS,
                 "last_ns": 0.0,
             }
-            self.calls[id(program)] = state
+            self.calls[program] = state
         return state
 
     def span(self, program, iterations):
