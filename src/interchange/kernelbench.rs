@@ -192,7 +192,7 @@ fn write_problem(
     if examined.random {
         out.push_str(
             "   # ? the model draws random numbers (dropout): no two calls agree, its rows will be \
-             `wrong`",
+             `error`",
         );
     }
     out.push('\n');

@@ -15,6 +15,12 @@ class Refused(Exception):
         self.ends = ends
 
 
+def refused_for_chance():
+    """A reference that is right in one evaluation is wrong in the next."""
+    return Refused("error", "it draws random numbers: two evaluations of it differ, and no result can be judged by "
+                            "them. Take the numbers as an input, or leave them out (`eval()`)")
+
+
 # Names of exception classes, of whatever library, by the status that they mean.
 CLASSES = {
     "unavailable": {"ModuleNotFoundError", "NotImplementedError"},

@@ -136,7 +136,10 @@ class Evaluation:
         """All tensors in memory of the host."""
         own = self.own_outputs()
         before = self.versions()
-        self.answers = self.kept(self.evaluate(rounding.Widened(self.dtype)))
+        mode = rounding.Widened(self.dtype)
+        self.answers = self.kept(self.evaluate(mode))
+        if mode.draws:
+            self.refuse_chance()
         for name, held in self.answers.items():
             self.program.refuse_others(name, held)
         changed = [name for name, version in self.versions().items() if before[name] != version]
@@ -165,6 +168,12 @@ class Evaluation:
         else:
             found.update({name: self.program.bits(name, held) for name, held in self.answers.items()})
         return found
+
+    def refuse_chance(self):
+        """Refuses a function whose results follow from the seed."""
+        others = self.evaluate(rounding.Widened(self.dtype), SEED + 1)
+        if not all(torch.equal(held, others[name]) for name, held in self.answers.items()):
+            raise faults.refused_for_chance()
 
     def keep(self, problem, slot):
         """Keeps the answers for `compare`."""
@@ -252,13 +261,13 @@ class Evaluation:
         self.sizes[name] = spread.mean_square(held, answer.numel()) ** 0.5
         return numbers(held)
 
-    def evaluate(self, mode=None):
+    def evaluate(self, mode=None, seed=SEED):
         """The outputs, which the next evaluation may overwrite."""
         program = self.program
         for name, held in self.module.named_buffers() if self.module else ():
             held.copy_(self.state[name])
         program.results = None
-        torch.manual_seed(SEED)
+        torch.manual_seed(seed)
         program.restore()
         with plain() if mode is not None else contextlib.nullcontext(), mode or contextlib.nullcontext():
             program.call()

@@ -115,12 +115,14 @@ def is_dense(tensor):
 
 
 class Widened(TorchDispatchMode):
-    """Evaluates with f64 where a function asks for f32, so that what it computes is the answer."""
+    """Evaluates with f64 where a function asks for f32, so that what it computes is the answer. `draws` says
+    whether random numbers were drawn on the way."""
 
     def __init__(self, dtype):
         super().__init__()
         # A function whose format is less exact means f32 by f32 as well.
         self.narrow = (torch.float32,) if FORMATS[dtype][0] >= ACCUMULATED else ()
+        self.draws = False
 
     @classmethod
     def _should_skip_dynamo(cls):
@@ -128,6 +130,7 @@ class Widened(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.draws |= torch.Tag.nondeterministic_seeded in func.tags
         return func(*args, **self.widened(kwargs))
 
     def widened(self, kwargs):
