@@ -48,6 +48,7 @@ impl Format {
 impl Precision {
     /// A result whose operation rounds with this deviation, in roundings of the result. Its direction
     /// follows from its bits.
+    #[inline(always)]
     fn moved(self, value: f64, deviation: f64) -> f64 {
         let Precision::Rounded { format, probe } = self else {
             return value;
@@ -117,22 +118,36 @@ impl Column<'_> {
 }
 
 /// What a function gives for the numbers that `columns` have for each element.
+#[inline(always)]
 fn combined<'a>(columns: &[Column<'_>], function: impl Fn(&[f64]) -> f64) -> Column<'a> {
-    let len = columns.iter().find_map(|column| match column {
-        Column::One(_) => None,
-        Column::Each(values) => Some(values.len()),
-    });
-    let mut operands: Vec<f64> = columns.iter().map(|column| column.at(0)).collect();
-    let Some(len) = len else {
-        return Column::One(function(&operands));
-    };
-    let mut value = |element| {
-        for (operand, column) in operands.iter_mut().zip(columns) {
-            *operand = column.at(element);
+    let values = match columns {
+        [Column::Each(a)] => a.iter().map(|&a| function(&[a])).collect(),
+        [Column::Each(a), Column::One(b)] => a.iter().map(|&a| function(&[a, *b])).collect(),
+        [Column::One(a), Column::Each(b)] => b.iter().map(|&b| function(&[*a, b])).collect(),
+        [Column::Each(a), Column::Each(b)] => {
+            let pairs = a.iter().zip(b.iter());
+            pairs.map(|(&a, &b)| function(&[a, b])).collect()
         }
-        function(&operands)
+        _ => {
+            let len = columns.iter().find_map(|column| match column {
+                Column::One(_) => None,
+                Column::Each(values) => Some(values.len()),
+            });
+            let operands = |element| columns.iter().map(move |column| column.at(element));
+            let Some(len) = len else {
+                return Column::One(function(&operands(0).collect::<Vec<_>>()));
+            };
+            let mut held = vec![0.0; columns.len()];
+            let mut value = |element| {
+                held.iter_mut()
+                    .zip(operands(element))
+                    .for_each(|(to, from)| *to = from);
+                function(&held)
+            };
+            (0..len).map(&mut value).collect()
+        }
     };
-    Column::Each((0..len).map(&mut value).collect())
+    Column::Each(values)
 }
 
 /// The variance of a function's result, in squares of a rounding.
@@ -182,8 +197,17 @@ fn column<'a>(node: &Node<usize>, slots: &'a [Column<'_>], precision: Precision)
         Op::Negate(inner) => combined(&[of(inner)], |held| -held[0]),
         Op::Binary(op, left, right) => {
             let (op, deviation) = (*op, deviation(*op));
-            let value = |held: &[f64]| precision.moved(binary(op, held[0], held[1]), deviation);
-            combined(&[of(left), of(right)], value)
+            let columns = [of(left), of(right)];
+            // With the operation known outside of the loop.
+            match op {
+                Binary::Add => combined(&columns, |it| precision.moved(it[0] + it[1], deviation)),
+                Binary::Multiply => {
+                    combined(&columns, |it| precision.moved(it[0] * it[1], deviation))
+                }
+                op => combined(&columns, |it| {
+                    precision.moved(binary(op, it[0], it[1]), deviation)
+                }),
+            }
         }
         Op::In {
             item,

@@ -57,6 +57,7 @@ pub fn of_sum(terms: usize, sum: f64, squares: f64) -> f64 {
 
 /// Bits that are as good as random, from a number: the finalizer of the generator SplitMix64
 /// (Steele, Lea and Flood, 2014).
+#[inline]
 pub fn mixed(place: u64) -> u64 {
     let mut bits = place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -270,9 +270,16 @@ fn unfold(call: &Conv2d, picture: &[f32], unfolded: &mut [f32]) {
         to.fill(0.0);
         for y in top..bottom {
             let line = &from[(y * call.stride + row - call.padding) * columns..][..columns];
-            let to = &mut to[y * width..][..width];
-            for x in left..right {
-                to[x] = line[x * call.stride + column - call.padding];
+            let to = &mut to[y * width + left..][..right - left];
+            // A step of one is a copy, and most have that.
+            match call.stride {
+                _ if to.is_empty() => {}
+                1 => to.copy_from_slice(&line[left + column - call.padding..][..to.len()]),
+                stride => {
+                    let met = line[left * stride + column - call.padding..].iter();
+                    let pairs = to.iter_mut().zip(met.step_by(stride));
+                    pairs.for_each(|(to, met)| *to = *met);
+                }
             }
         }
     });

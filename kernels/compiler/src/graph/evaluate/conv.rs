@@ -1,10 +1,11 @@
-//! Convolutions and their gradients in f64, plane by plane.
+//! Convolutions and their gradients in f64, as products of matrices, picture by picture.
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::array::Array;
+use super::matmul::product;
 use crate::graph::op::Convolution;
 
 /// Extents of a convolution of a picture (B, I, H, W) with kernels (O, I, R, S) to (B, O, H', W').
@@ -75,14 +76,50 @@ impl Extents {
         self.kernel[0] * self.kernel[1]
     }
 
+    /// Elements that a result is a sum over.
+    fn window(&self) -> usize {
+        self.channels * self.kernel_len()
+    }
+
     fn out_len(&self) -> usize {
         self.out[0] * self.out[1]
     }
 }
 
-/// Plane `at` of `len` elements.
-fn plane(elements: &[f64], at: usize, len: usize) -> &[f64] {
-    &elements[at * len..(at + 1) * len]
+/// A picture (I, H, W) as a matrix (I R S, H' W'), zeros where the kernel sticks out.
+fn unfolded(e: &Extents, x: &[f64]) -> Vec<f64> {
+    let mut unfolded = vec![0.0; e.window() * e.out_len()];
+    let planes = unfolded.par_chunks_mut(e.kernel_len() * e.out_len());
+    planes
+        .zip(x.par_chunks(e.picture_len()))
+        .for_each(|(unfolded, x)| {
+            for [tap, first, met, len] in e.rows() {
+                let met = x[met..].iter().step_by(e.convolution.stride);
+                let to = &mut unfolded[tap * e.out_len() + first..][..len];
+                to.iter_mut().zip(met).for_each(|(to, x)| *to = *x);
+            }
+        });
+    unfolded
+}
+
+/// Adds what [`unfolded`] made of each element of a picture.
+fn fold(e: &Extents, unfolded: &[f64], x: &mut [f64]) {
+    let planes = unfolded.par_chunks(e.kernel_len() * e.out_len());
+    x.par_chunks_mut(e.picture_len())
+        .zip(planes)
+        .for_each(|(x, unfolded)| {
+            for [tap, first, met, len] in e.rows() {
+                let met = x[met..].iter_mut().step_by(e.convolution.stride);
+                let from = &unfolded[tap * e.out_len() + first..][..len];
+                from.iter().zip(met).for_each(|(from, x)| *x += from);
+            }
+        });
+}
+
+fn transposed(elements: &[f64], columns: usize) -> Vec<f64> {
+    let rows = elements.len() / columns;
+    let element = |at| elements[at % rows * columns + at / rows];
+    (0..elements.len()).into_par_iter().map(element).collect()
 }
 
 /// `x` (B, I, H, W) with `w` (O, I, R, S), to the shape `out`.
@@ -95,20 +132,10 @@ pub(super) fn conv2d(
     let e = Extents::new(x.shape(), w.shape(), out, convolution);
     let (x, w) = (x.to_dense(), w.to_dense());
     let mut sums = vec![0.0; out.iter().product()];
-    let planes = sums.par_chunks_mut(e.out_len()).enumerate();
-    planes.for_each(|(at, out)| {
-        let (batch, kernel) = (at / e.kernels, at % e.kernels);
-        for channel in 0..e.channels {
-            let x = plane(&x, batch * e.channels + channel, e.picture_len());
-            let w = plane(&w, kernel * e.channels + channel, e.kernel_len());
-            for [tap, first, met, len] in e.rows() {
-                let met = x[met..].iter().step_by(convolution.stride);
-                for (out, x) in out[first..first + len].iter_mut().zip(met) {
-                    *out += w[tap] * x;
-                }
-            }
-        }
-    });
+    let pictures = sums.chunks_mut(e.kernels * e.out_len());
+    for (out, x) in pictures.zip(x.chunks(e.channels * e.picture_len())) {
+        product(&w, &unfolded(&e, x), [e.window(), e.out_len()], out);
+    }
     sums
 }
 
@@ -120,22 +147,14 @@ pub(super) fn grad_x(
     convolution: Convolution,
 ) -> Vec<f64> {
     let e = Extents::new(x, w.shape(), grad.shape(), convolution);
-    let (grad, w) = (grad.to_dense(), w.to_dense());
+    let (grad, w) = (grad.to_dense(), transposed(&w.to_dense(), e.window()));
     let mut sums = vec![0.0; x.iter().product()];
-    let planes = sums.par_chunks_mut(e.picture_len()).enumerate();
-    planes.for_each(|(at, out)| {
-        let (batch, channel) = (at / e.channels, at % e.channels);
-        for kernel in 0..e.kernels {
-            let grad = plane(&grad, batch * e.kernels + kernel, e.out_len());
-            let w = plane(&w, kernel * e.channels + channel, e.kernel_len());
-            for [tap, first, met, len] in e.rows() {
-                let met = out[met..].iter_mut().step_by(convolution.stride);
-                for (grad, out) in grad[first..first + len].iter().zip(met) {
-                    *out += w[tap] * grad;
-                }
-            }
-        }
-    });
+    let mut unfolded = vec![0.0; e.window() * e.out_len()];
+    let pictures = sums.chunks_mut(e.channels * e.picture_len());
+    for (out, grad) in pictures.zip(grad.chunks(e.kernels * e.out_len())) {
+        product(&w, grad, [e.kernels, e.out_len()], &mut unfolded);
+        fold(&e, &unfolded, out);
+    }
     sums
 }
 
@@ -149,18 +168,14 @@ pub(super) fn grad_w(
     let e = Extents::new(x.shape(), w, grad.shape(), convolution);
     let (grad, x) = (grad.to_dense(), x.to_dense());
     let mut sums = vec![0.0; w.iter().product()];
-    let planes = sums.par_chunks_mut(e.kernel_len()).enumerate();
-    planes.for_each(|(at, out)| {
-        let (kernel, channel) = (at / e.channels, at % e.channels);
-        for batch in 0..e.batch {
-            let grad = plane(&grad, batch * e.kernels + kernel, e.out_len());
-            let x = plane(&x, batch * e.channels + channel, e.picture_len());
-            for [tap, first, met, len] in e.rows() {
-                let met = x[met..].iter().step_by(convolution.stride);
-                let products = grad[first..first + len].iter().zip(met);
-                out[tap] += products.map(|(grad, x)| grad * x).sum::<f64>();
-            }
-        }
-    });
-    sums
+    let mut of_picture = sums.clone();
+    let pictures = x.chunks(e.channels * e.picture_len());
+    for (x, grad) in pictures.zip(grad.chunks(e.kernels * e.out_len())) {
+        let grad = transposed(grad, e.out_len());
+        let shape = [e.out_len(), e.kernels];
+        product(&unfolded(&e, x), &grad, shape, &mut of_picture);
+        let all = sums.iter_mut().zip(&of_picture);
+        all.for_each(|(sum, of_picture)| *sum += of_picture);
+    }
+    transposed(&sums, e.kernels)
 }

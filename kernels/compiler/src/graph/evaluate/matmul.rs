@@ -22,12 +22,15 @@ pub(super) fn matmul(a: &Array<f64>, b: &Array<f64>) -> Vec<f64> {
     let products = out
         .par_chunks_mut(m * n)
         .zip(a.par_chunks(m * k).zip(b.par_chunks(k * n)));
-    products.for_each(|(out, (a, b))| {
-        let packed = pack(b, k, n);
-        let blocks = out.par_chunks_mut(BLOCK * n).zip(a.par_chunks(BLOCK * k));
-        blocks.for_each(|(out, a)| block(a, &packed, out, k, n));
-    });
+    products.for_each(|(out, (a, b))| product(a, b, [k, n], out));
     out
+}
+
+/// `a` (M, K) times `b` (K, N), to `out` (M, N).
+pub(super) fn product(a: &[f64], b: &[f64], [k, n]: [usize; 2], out: &mut [f64]) {
+    let packed = pack(b, k, n);
+    let blocks = out.par_chunks_mut(BLOCK * n).zip(a.par_chunks(BLOCK * k));
+    blocks.for_each(|(out, a)| block(a, &packed, out, k, n));
 }
 
 /// The columns of `b` (k, n) in panels of [`COLUMNS`], each (k, COLUMNS), the last filled up with
