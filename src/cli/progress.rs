@@ -187,7 +187,9 @@ impl<'a> Shown<'a> {
         &self,
         name: &str,
         result: &Result<&crate::compile::kernels::Built, &crate::compile::CompileError>,
+        remaining: Duration,
     ) {
+        self.bar.set_prefix(format!("{}  ", left(remaining)));
         let progress = self.with_state(|state| {
             state.compiled += 1;
             format!("kernel {}/{}", state.compiled, state.kernels)
@@ -209,11 +211,10 @@ impl<'a> Shown<'a> {
         }
     }
 
-    fn row(&self, row: &crate::row::Row, label: &str, done: usize, remaining: Option<Duration>) {
+    fn row(&self, row: &crate::row::Row, label: &str, done: usize, remaining: Duration) {
         self.bar.set_position(done as u64);
-        let left = remaining.map(left);
-        let beside = left.as_ref().map(|left| format!("{left}  "));
-        self.bar.set_prefix(beside.unwrap_or_default());
+        let left = left(remaining);
+        self.bar.set_prefix(format!("{left}  "));
         let status = row.outcome.status;
         let reason = row.outcome.reason.as_deref().unwrap_or_default();
         if self.screen.verbose {
@@ -252,9 +253,8 @@ impl<'a> Shown<'a> {
         });
         if let Some(Some(points)) = due {
             let seconds = self.started.elapsed().as_secs_f64();
-            let left = left.map(|left| format!(", {left}")).unwrap_or_default();
             self.say(&format!(
-                "{done}/{points} points after {seconds:.0} s{left}, last: {label}"
+                "{done}/{points} points after {seconds:.0} s, {left}, last: {label}"
             ));
         }
     }
@@ -273,14 +273,16 @@ impl<'a> Shown<'a> {
                 "finished": finished, "left_out": left_out, "device": device,
             }),
             Event::Compiling { kernels } => json!({ "event": "compiling", "kernels": kernels }),
-            Event::Compiled { name, result } => match result {
+            Event::Compiled { name, result, left } => match result {
                 Ok(built) => json!({
                     "event": "compiled", "kernel": name, "key": built.artifact.key,
                     "hit": built.origin == Origin::Hit, "compile_ns": built.compile_ns,
+                    "left_s": left.as_secs_f64(),
                 }),
-                Err(error) => {
-                    json!({ "event": "compiled", "kernel": name, "error": error.to_string() })
-                }
+                Err(error) => json!({
+                    "event": "compiled", "kernel": name, "error": error.to_string(),
+                    "left_s": left.as_secs_f64(),
+                }),
             },
             Event::Working { .. } => return,
             Event::Row {
@@ -292,7 +294,7 @@ impl<'a> Shown<'a> {
                 "event": "row", "label": label, "done": done, "point": row.point,
                 "status": row.outcome.status, "reason": row.outcome.reason,
                 "median_ns": row.summary().map(|summary| summary.median),
-                "left_s": left.map(|left| left.as_secs_f64()),
+                "left_s": left.as_secs_f64(),
             }),
             Event::Raised { device, raised } => json!({
                 "event": "raised", "device": device, "ceiling": raised.kind,
@@ -339,7 +341,7 @@ impl Progress for Shown<'_> {
                 self.with_state(|state| (state.kernels, state.compiled) = (*kernels, 0));
                 self.bar.set_message(format!("compiling {kernels} kernels"));
             }
-            Event::Compiled { name, result } => self.compiled(name, result),
+            Event::Compiled { name, result, left } => self.compiled(name, result, *left),
             Event::Working { label, stage } => self.bar.set_message(working(label, *stage)),
             Event::Row {
                 row,

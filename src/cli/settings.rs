@@ -51,7 +51,10 @@ fn argument(known: &'static FlagInfo) -> Arg {
     let argument = argument.overrides_with_all(undoing.map(|other| name(other.flags[0])));
     match &known.value {
         Some(_) => argument.action(ArgAction::SetTrue),
-        None => argument.value_name("VALUE").allow_hyphen_values(true),
+        None => argument
+            .value_name("VALUE")
+            .action(ArgAction::Append)
+            .allow_hyphen_values(true),
     }
 }
 
@@ -86,8 +89,10 @@ impl FromArgMatches for Settings {
                 if matches.get_flag(id) {
                     flags.push((known.flags[0], String::new()));
                 }
-            } else if let Some(value) = matches.get_one::<String>(id) {
-                flags.push((known.flags[0], value.clone()));
+            } else if let Some(values) = matches.get_many::<String>(id) {
+                // One that is given again adds to its list, as a comma does.
+                let values: Vec<&str> = values.map(String::as_str).collect();
+                flags.push((known.flags[0], values.join(",")));
             }
         }
         Ok(Settings { sets, flags })

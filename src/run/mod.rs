@@ -136,6 +136,8 @@ pub enum Event<'a> {
         name: &'a str,
         /// Origin of the kernel, or the reason why it is missing.
         result: Result<&'a Built, &'a CompileError>,
+        /// Estimate of the rest of the run.
+        left: Duration,
     },
     /// A point is worked on.
     Working {
@@ -152,8 +154,8 @@ pub enum Event<'a> {
         label: &'a str,
         /// Rows of the plan's points, this one included.
         done: usize,
-        /// Estimated time of the rest, if enough of it is similar to measured points.
-        left: Option<Duration>,
+        /// Estimate of the rest of the run.
+        left: Duration,
     },
     /// A calibration measured more than was known to be possible.
     Raised {

@@ -126,18 +126,14 @@ impl Session<'_> {
         self.remaining
             .done(number, self.began.elapsed().as_nanos() as f64);
         let left_ns = self.remaining.left_ns();
-        self.keeper.row(
-            &row,
-            &label,
-            left_ns.map(|ns| ns / 1e9),
-            self.journal.bytes(),
-        );
+        self.keeper
+            .row(&row, &label, Some(left_ns / 1e9), self.journal.bytes());
         let done = self.finished.len().min(self.plan.points.len()) - self.elsewhere;
         self.progress.event(&Event::Row {
             row: &row,
             label: &label,
             done,
-            left: left_ns.map(|ns| Duration::from_nanos(ns as u64)),
+            left: Duration::from_nanos(left_ns as u64),
         });
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! The kernels of a run: those that its blocks need, compiled ahead or beside the measuring.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use super::Session;
 use crate::compile::CompileError;
@@ -64,14 +66,19 @@ impl<'a> Session<'a> {
             .map(|&number| &self.plan.kernels[number as usize])
             .collect();
         let progress = self.progress;
+        let measuring = Duration::from_nanos(self.remaining.left_ns() as u64);
+        let (began, ready) = (Instant::now(), AtomicUsize::new(0));
         let done = |position: usize, result: &Result<Built, CompileError>| {
             if matches!(result, Err(CompileError::Stopped)) {
                 return;
             }
             let name = sources[position].title();
+            let ready = 1 + ready.fetch_add(1, Ordering::Relaxed);
+            let waiting = (sources.len() - ready) as f64 / ready as f64;
             progress.event(&Event::Compiled {
                 name: &name,
                 result: result.as_ref(),
+                left: began.elapsed().mul_f64(waiting) + measuring,
             });
         };
         let kernels = self.kernels();

@@ -218,15 +218,15 @@ impl<'a> Session<'a> {
             false => Schedule::new(costs, supervisors.len()),
         };
         self.expect(&blocks, &schedule);
+        let threads = rayon::current_num_threads();
+        self.remaining = Remaining::of(self.plan, threads, |point| {
+            !self.finished.contains(&point.id)
+        });
         // Compiling all ahead could take all of a time that is given.
         if !self.request.skip_precompile && !self.compiles_beside() && !is_given {
             let wanted = self.kernels_of(&blocks, &schedule);
             self.compile(wanted);
         }
-        let threads = rayon::current_num_threads();
-        self.remaining = Remaining::of(self.plan, threads, |point| {
-            !self.finished.contains(&point.id)
-        });
         self.began = Instant::now();
         self.keeper.measures();
         let measured = self.measure(blocks, schedule, supervisors);
@@ -337,6 +337,7 @@ impl<'a> Session<'a> {
                 let event = Event::Compiled {
                     name: &name,
                     result: result.as_ref(),
+                    left: Duration::from_nanos(self.remaining.left_ns() as u64),
                 };
                 self.progress.event(&event);
                 self.keep(number, result);

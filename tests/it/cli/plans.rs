@@ -26,6 +26,17 @@ fn of_flags_that_undo_each_other_the_last_holds() {
     assert_eq!(backends([without, with]), [true, false]);
 }
 
+#[test]
+fn a_flag_that_is_given_again_adds_to_its_list() {
+    let listed = |flags: &[&str]| {
+        let args = [&["plan", "manifests/quick.toml", "--list"], flags].concat();
+        out(&sweeper(root(), &args))
+    };
+    let again = listed(&["--T", "128", "--T", "256"]);
+    assert_eq!(again, listed(&["--T", "128,256"]));
+    assert_ne!(again, listed(&["--T", "256"]));
+}
+
 /// The semi-CRF guide's grid needs at most 8 kernels for each backend, phase, semiring and form,
 /// and drops nothing, on either target; the published sampling keeps 11 configurations of it.
 #[test]

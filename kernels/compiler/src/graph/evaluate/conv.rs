@@ -10,7 +10,6 @@ use crate::graph::op::Convolution;
 
 /// Extents of a convolution of a picture (B, I, H, W) with kernels (O, I, R, S) to (B, O, H', W').
 struct Extents {
-    batch: usize,
     channels: usize,
     kernels: usize,
     picture: [usize; 2],
@@ -22,7 +21,6 @@ struct Extents {
 impl Extents {
     fn new(x: &[usize], w: &[usize], out: &[usize], convolution: Convolution) -> Self {
         Extents {
-            batch: x[0],
             channels: x[1],
             kernels: w[0],
             picture: [x[2], x[3]],
