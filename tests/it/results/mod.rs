@@ -26,8 +26,13 @@ use std::path::{Path, PathBuf};
 use super::place::{Place, code, text};
 use crate::support::golden;
 
-/// Documents with numbers in them.
-const DOCUMENTS: [&str; 2] = ["README.md", "docs/results.md"];
+/// Documents with numbers in them: the first page, and the chapters of results.
+fn documents() -> Vec<PathBuf> {
+    let chapters = fs::read_dir(root().join("docs/results")).unwrap();
+    let chapters = chapters.map(|entry| entry.unwrap().path());
+    let pages = ["README.md", "docs/results.md"].map(|name| root().join(name));
+    pages.into_iter().chain(chapters).collect()
+}
 
 /// The name of a part, and the function that makes it.
 type Part = (&'static str, fn() -> String);
@@ -188,8 +193,7 @@ fn remade(document: &str) -> (String, Vec<&str>, String) {
 #[test]
 fn numbers_are_those_of_the_records() {
     let mut made = Vec::new();
-    for name in DOCUMENTS {
-        let path = root().join(name);
+    for path in documents() {
         let document = fs::read_to_string(&path).unwrap();
         let (whole, names, _) = remade(&document);
         golden(&path, &whole).unwrap();
@@ -207,8 +211,8 @@ fn no_result_is_written_by_hand() {
     const UNITS: [&str; 10] = [
         "%", "ms", "us", "ns", "s", "min", "times", "TB/s", "GB/s", "Tflop/s",
     ];
-    for name in DOCUMENTS {
-        let document = fs::read_to_string(root().join(name)).unwrap();
+    for path in documents() {
+        let (name, document) = (path.display(), fs::read_to_string(&path).unwrap());
         let (_, _, prose) = remade(&document);
         // What commands say is tested as a part of the guide.
         for line in outside_consoles(&prose) {
@@ -266,7 +270,10 @@ fn the_picture_is_that_of_the_record() {
 /// Each record is mentioned with its tables, and says where they are.
 #[test]
 fn every_record_is_shown() {
-    let results = fs::read_to_string(root().join("docs/results.md")).unwrap();
+    let documents = documents().into_iter();
+    let results: String = documents
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
     let folders = fs::read_dir(root().join("records")).unwrap();
     let mut names: Vec<PathBuf> = folders.map(|entry| entry.unwrap().path()).collect();
     names.sort();
@@ -275,11 +282,11 @@ fn every_record_is_shown() {
         let name = folder.file_name().unwrap().to_str().unwrap();
         assert!(
             results.contains(&format!("records/{name}")),
-            "docs/results.md does not mention {name}"
+            "no chapter of docs/results mentions {name}"
         );
         let readme = fs::read_to_string(folder.join("README.md")).unwrap();
         assert!(
-            readme.contains("docs/results.md#"),
+            readme.contains("docs/results/"),
             "{name} does not say where its tables are"
         );
     }

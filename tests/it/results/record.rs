@@ -153,7 +153,7 @@ pub(super) fn run(record: &str, prefix: &str) -> String {
         .collect();
     let mut lines = vec![
         format!(
-            "* Record: [records/{record}](../records/{record}/README.md), of {}",
+            "* Record: [records/{record}](../../records/{record}/README.md), of {}",
             quantity::date(begun)
         ),
         format!(
