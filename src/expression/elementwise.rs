@@ -46,8 +46,8 @@ impl Format {
 }
 
 impl Precision {
-    /// A result whose operation rounds with this deviation, in roundings of the result. Its direction
-    /// follows from its bits.
+    /// A result whose operation rounds with this deviation, in roundings of the result. Its
+    /// direction follows from its bits.
     #[inline(always)]
     fn moved(self, value: f64, deviation: f64) -> f64 {
         let Precision::Rounded { format, probe } = self else {

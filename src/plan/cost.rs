@@ -59,9 +59,7 @@ pub(super) fn iteration_ns(kind: DeviceKind, totals: &Totals, flops: f64) -> f64
         _ => rates.product_flops_per_ns,
     };
     let moved = (totals.read_bytes + totals.written_bytes) as f64;
-    totals.launches as f64 * rates.launch_ns
-        + moved / rates.bytes_per_ns
-        + flops / flops_per_ns
+    totals.launches as f64 * rates.launch_ns + moved / rates.bytes_per_ns + flops / flops_per_ns
 }
 
 /// How long samples of one iteration take. A quiet machine needs the fewest that are asked for, a

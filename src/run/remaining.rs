@@ -179,7 +179,7 @@ mod tests {
             }
         }
         let predicted = [0, 1, 2].map(|number| all.point_ns(number));
-        // Of the third kind nothing is known: (2 (2 + 100) + 20) / (2 (1 + 1) + 20) times its guess.
+        // Nothing is known of the third kind: (2 (2 + 100) + 20) / (2 (1 + 1) + 20) times as long.
         for (predicted, expected) in predicted.iter().zip([2e6, 400e6, 2e6 * 224.0 / 24.0]) {
             assert!(
                 (predicted / expected - 1.0).abs() < 1e-6,

@@ -16,12 +16,12 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 101_600),
+    ("src", 101_700),
     ("kernels/program/src", 6_300),
     ("kernels/compiler/src", 31_700),
     ("kernels/workloads/src", 19_200),
     ("cache/src", 6200),
-    ("tests/it", 27_850),
+    ("tests/it", 27_900),
 ];
 
 /// Private words for things that the field has names for, and these names.

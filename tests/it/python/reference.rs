@@ -119,8 +119,8 @@ fn outputs_are_judged_by_a_function_in_f64_whose_answers_are_kept() {
     if !has_package("numpy", "numpy") {
         return;
     }
-    // A short function is evaluated twice. A derived tolerance takes eight evaluations with rounding,
-    // and one in f32.
+    // A short function is evaluated twice. A derived tolerance takes eight evaluations with
+    // rounding, and one in f32.
     for (more, exact, rounded) in [("", 10, 1), (", tolerance = 1e-6", 2, 0)] {
         let place = place("sums", more);
         for _ in 0..2 {
@@ -323,7 +323,7 @@ fn functions_run_on_inputs_that_show_mistakes_if_their_reference_stands_them() {
     }
 }
 
-/// What follows from a seed of PyTorch is told; what a generator of its own gives in any case is not.
+/// What follows from a seed of PyTorch is told; what a seeded generator of its own gives is not.
 #[test]
 fn a_reference_of_pytorch_that_draws_random_numbers_judges_nothing() {
     if !has_package("torch", "torch") {

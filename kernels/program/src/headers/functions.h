@@ -148,8 +148,8 @@ INLINE vf v_ln(vf x) {
     return v_select((x < 0.0f) | (x != x), v_all(__builtin_nanf("")), r);
 }
 
-// 2 units in the last place. The square of e^(-x/2) is infinite and 0 where e^-x is, without more ado;
-// 0 times a number that is no NaN is 0.
+// 2 units in the last place. The square of e^(-x/2) is infinite and 0 where e^-x is, without more
+// ado; 0 times a number that is no NaN is 0.
 INLINE vf v_sigmoid(vf x) {
     const vf half = v_max(v_all(EXP_LEAST), v_min(v_all(EXP_MOST), x * -0.5f));
     const vf root = v_exp_within(half);
