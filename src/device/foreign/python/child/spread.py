@@ -70,7 +70,7 @@ def error_sums(answer, output):
     """How many elements are wrong because they are not finite or should not be; the error times the answer; the
     squares of errors and those of the answer, over the whole tensor and for each index of each axis. What the
     output's type can't hold is infinite there, and has no other error. Pieces go to a GPU if either tensor is on
-    one: a host takes a hundred times as long."""
+    one, which is far faster."""
     device = answer.device if answer.is_cuda else output.device
     errors, sizes = SliceSums(answer, device), SliceSums(answer, device)
     wrong = along = 0.0
