@@ -70,9 +70,7 @@ impl Filler {
                     let indices = (first..first + chunk.len()).map(|index| index as f64);
                     let mut slots: Vec<_> = parameters.iter().copied().map(Column::One).collect();
                     slots.push(Column::Each(indices.collect()));
-                    let values = expression.elementwise(&slots, Precision::F64);
-                    let elements = chunk.iter_mut().enumerate();
-                    elements.for_each(|(at, element)| *element = values.at(at));
+                    expression.elementwise(&slots, Precision::F64, chunk);
                 });
                 elements
             }

@@ -138,9 +138,7 @@ impl Elementwise {
             let mut slots: Vec<_> = parameters.iter().copied().map(Column::One).collect();
             let columns = operands.iter();
             slots.extend(columns.map(|it| it.column(elements.clone(), &output.shape)));
-            let values = expression.elementwise(&slots, precision);
-            let elements = chunk.iter_mut().enumerate();
-            elements.for_each(|(at, element)| *element = values.at(at));
+            expression.elementwise(&slots, precision, chunk);
         });
         Some(elements)
     }

@@ -102,7 +102,7 @@ pub enum Column<'a> {
 
 impl Column<'_> {
     /// The number of an element.
-    pub fn at(&self, element: usize) -> f64 {
+    fn at(&self, element: usize) -> f64 {
         match self {
             Column::One(value) => *value,
             Column::Each(values) => values[element],
@@ -172,10 +172,12 @@ fn deviation(op: Binary) -> f64 {
 }
 
 impl Expression {
-    /// The values over real numbers for a piece of a tensor, with `slots` holding a column for each
-    /// name of the scope. True is 1, false is 0; words are NaN.
-    pub fn elementwise<'a>(&self, slots: &'a [Column<'_>], precision: Precision) -> Column<'a> {
-        column(&self.root, slots, precision)
+    /// Evaluates a piece of a tensor over real numbers, with `slots` holding a column for each name
+    /// of the scope. True is 1, false is 0; words are NaN.
+    pub fn elementwise(&self, slots: &[Column<'_>], precision: Precision, elements: &mut [f64]) {
+        let values = column(&self.root, slots, precision);
+        let elements = elements.iter_mut().enumerate();
+        elements.for_each(|(at, element)| *element = values.at(at));
     }
 
     /// How many operations an evaluation takes.
@@ -197,17 +199,8 @@ fn column<'a>(node: &Node<usize>, slots: &'a [Column<'_>], precision: Precision)
         Op::Negate(inner) => combined(&[of(inner)], |held| -held[0]),
         Op::Binary(op, left, right) => {
             let (op, deviation) = (*op, deviation(*op));
-            let columns = [of(left), of(right)];
-            // With the operation known outside of the loop.
-            match op {
-                Binary::Add => combined(&columns, |it| precision.moved(it[0] + it[1], deviation)),
-                Binary::Multiply => {
-                    combined(&columns, |it| precision.moved(it[0] * it[1], deviation))
-                }
-                op => combined(&columns, |it| {
-                    precision.moved(binary(op, it[0], it[1]), deviation)
-                }),
-            }
+            let value = |held: &[f64]| precision.moved(binary(op, held[0], held[1]), deviation);
+            combined(&[of(left), of(right)], value)
         }
         Op::In {
             item,
