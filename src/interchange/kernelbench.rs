@@ -58,6 +58,9 @@ impl FileKind {
 pub struct Examined {
     /// Constants on which shapes depend, with their values.
     params: Vec<(String, i64)>,
+    /// Numbers among the arguments of a call; none in the place of a tensor.
+    #[serde(default)]
+    args: Vec<Option<Json>>,
     inputs: Vec<ExaminedTensor>,
     outputs: Vec<ExaminedTensor>,
     /// It draws random numbers.
@@ -187,6 +190,12 @@ fn write_problem(
     }
     for output in &examined.outputs {
         write_tensor(out, "outputs", output, None);
+    }
+    if examined.args.iter().any(Option::is_some) {
+        let mut tensors = examined.inputs.iter().map(|input| quoted(&input.name));
+        let args = examined.args.iter();
+        let args = args.filter_map(|number| number.as_ref().map(toml).or_else(|| tensors.next()));
+        let _ = writeln!(out, "args = [{}]", args.collect::<Vec<_>>().join(", "));
     }
     out.push_str("check = { reference = \"model\" }");
     if examined.random {

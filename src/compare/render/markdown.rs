@@ -2,9 +2,8 @@
 
 use super::super::{Comparison, Point};
 use super::{
-    Failures, in_order, interval, method, objections, of_other_choices, of_other_inputs,
-    of_other_metrics, of_points, other_choices, other_inputs, other_metrics, other_statuses,
-    outputs, probability, ratio, side, statuses, tally, time,
+    Failures, in_order, interval, method, objections, of_points, outputs, probability, ratio, side,
+    tally, time,
 };
 use crate::compare::verdict::Verdict;
 
@@ -162,41 +161,15 @@ fn table(points: &[&Point]) -> Vec<String> {
 
 fn remarks(comparison: &Comparison) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut list = |title: String, items: Vec<String>| {
-        if !items.is_empty() {
-            let more = items.len().saturating_sub(MOST_POINTS);
-            let shown = items.into_iter().take(MOST_POINTS);
-            let mut items: Vec<String> =
-                shown.map(|item| format!("* {}", escaped(&item))).collect();
-            if more > 0 {
-                items.push(format!("* and {more} more"));
-            }
-            items.push(String::new());
-            lines.extend(folded(&title, items));
+    for (title, items) in super::remarks(comparison) {
+        let more = items.len().saturating_sub(MOST_POINTS);
+        let shown = items.iter().take(MOST_POINTS);
+        let mut items: Vec<String> = shown.map(|item| format!("* {}", escaped(item))).collect();
+        if more > 0 {
+            items.push(format!("* and {more} more"));
         }
-    };
-    let others = other_inputs(comparison).into_iter();
-    let others: Vec<String> = others.map(|point| point.label.clone()).collect();
-    list(of_other_inputs(others.len()), others);
-    let choices = other_choices(comparison);
-    list(of_other_choices(choices.len()), choices);
-    let metrics = other_metrics(comparison);
-    list(of_other_metrics(metrics.len()), metrics);
-    let others = other_statuses(comparison);
-    let status = |point: &&Point| {
-        let [a, b] = [0, 1].map(|side| statuses(&point.statuses[side]));
-        format!("{}: {a} -> {b}", point.label)
-    };
-    list(
-        format!("ended otherwise: {}", of_points(others.len())),
-        others.iter().map(status).collect(),
-    );
-    for (side, name) in [(0, "A"), (1, "B")] {
-        let only = &comparison.only[side];
-        list(
-            format!("in {name} only: {}", of_points(only.len())),
-            only.clone(),
-        );
+        items.push(String::new());
+        lines.extend(folded(&title, items));
     }
     if let Some(outputs) = outputs(comparison) {
         lines.push(outputs);

@@ -98,7 +98,8 @@ fn tally(comparison: &Comparison) -> String {
         (count > 0).then(|| format!("{count} {verdict}"))
     });
     let mut words: Vec<String> = words.collect();
-    let others = other_inputs(comparison).len();
+    let others = comparison.points.iter();
+    let others = others.filter(|point| point.inputs.differ()).count();
     words.extend((others > 0).then(|| format!("{others} not compared, of other inputs")));
     match words.is_empty() {
         true => "no point has a time on both sides".to_owned(),
@@ -186,62 +187,58 @@ fn of_points(count: usize) -> String {
     }
 }
 
-/// Points whose status is another one.
-fn other_statuses(comparison: &Comparison) -> Vec<&Point> {
-    let points = comparison.points.iter();
-    points.filter(|point| point.has_other_status()).collect()
-}
-
-/// Points that were measured on other inputs.
-fn other_inputs(comparison: &Comparison) -> Vec<&Point> {
-    let points = comparison.points.iter();
-    points.filter(|point| point.inputs.differ()).collect()
-}
-
-/// The title of a list of them.
-fn of_other_inputs(count: usize) -> String {
-    format!(
-        "measured on other inputs, so that neither times nor outputs are compared: {}",
-        of_points(count)
-    )
-}
-
-/// Points for which autotuners chose otherwise, each with both choices.
-fn other_choices(comparison: &Comparison) -> Vec<String> {
-    let points = comparison.points.iter();
-    let others = points.filter(|point| point.has_other_choices());
-    let side = |texts: &[String]| match texts.is_empty() {
-        true => "none noted".to_owned(),
-        false => texts.join("; "),
-    };
-    let line = |point: &Point| {
-        let [a, b] = &point.autotuned;
-        format!("{}: {} -> {}", point.label, side(a), side(b))
-    };
-    others.map(line).collect()
-}
-
-/// The title of a list of them.
-fn of_other_choices(count: usize) -> String {
-    format!(
-        "autotuners chose otherwise, a reason for another time or other bits: {}",
-        of_points(count)
-    )
-}
-
-/// Metrics that differ, each with its point.
-fn other_metrics(comparison: &Comparison) -> Vec<String> {
-    let points = comparison.points.iter();
-    let lines = points.flat_map(|point| {
+/// What there is to know beside times, each kind under its title: points that are not compared, or
+/// have no other side.
+fn remarks(comparison: &Comparison) -> Vec<(String, Vec<String>)> {
+    let points = || comparison.points.iter();
+    let inputs = points().filter(|point| point.inputs.differ());
+    let choices = points().filter(|point| point.has_other_choices());
+    let choices = choices.map(|point| {
+        let [a, b] = point
+            .autotuned
+            .each_ref()
+            .map(|texts| match texts.is_empty() {
+                true => "none noted".to_owned(),
+                false => texts.join("; "),
+            });
+        format!("{}: {a} -> {b}", point.label)
+    });
+    let metrics = points().flat_map(|point| {
         let metrics = point.metrics.iter().filter(|metric| metric.differs());
         metrics.map(|metric| format!("{}: {}", point.label, metric.text()))
     });
-    lines.collect()
-}
-
-/// The title of a list of them.
-fn of_other_metrics(count: usize) -> String {
-    format!("metrics that differ: {count}")
+    let others = points().filter(|point| point.has_other_status());
+    let others = others.map(|point| {
+        let [a, b] = [0, 1].map(|side| statuses(&point.statuses[side]));
+        let reason = point.reasons[1].as_ref().or(point.reasons[0].as_ref());
+        let reason = reason.map(|reason| format!(" ({reason})"));
+        format!("{}: {a} -> {b}{}", point.label, reason.unwrap_or_default())
+    });
+    let kinds = [
+        (
+            "measured on other inputs, so that neither times nor outputs are compared",
+            inputs.map(|point| point.label.clone()).collect(),
+        ),
+        (
+            "autotuners chose otherwise, a reason for another time or other bits",
+            choices.collect(),
+        ),
+        ("metrics that differ", metrics.collect()),
+        ("ended otherwise", others.collect()),
+        ("in A only", comparison.only[0].clone()),
+        ("in B only", comparison.only[1].clone()),
+    ];
+    let some = kinds
+        .into_iter()
+        .filter(|(_, items): &(_, Vec<String>)| !items.is_empty());
+    let titled = |(title, items): (&str, Vec<String>)| {
+        let count = match title {
+            "metrics that differ" => items.len().to_string(),
+            _ => of_points(items.len()),
+        };
+        (format!("{title}: {count}"), items)
+    };
+    some.map(titled).collect()
 }
 
 /// How many points' outputs are identical, changed, or vary.

@@ -7,9 +7,8 @@ use super::super::groups::Group;
 use super::super::verdict::Verdict;
 use super::super::{Comparison, Point};
 use super::{
-    Failures, interval, method, objections, of_other_choices, of_other_inputs, of_other_metrics,
-    of_points, other_choices, other_inputs, other_metrics, other_statuses, outputs, probability,
-    ratio, shown, side, statuses, tally, time,
+    Failures, interval, method, objections, of_points, outputs, probability, ratio, shown, side,
+    tally, time,
 };
 
 /// Paints text in a colour by its ANSI code, or leaves it.
@@ -175,10 +174,11 @@ fn table(rows: Vec<Cells>, paint: Paint<'_>) -> Vec<String> {
 fn remarks(comparison: &Comparison) -> Vec<String> {
     const MOST: usize = 10;
     let mut lines = Vec::new();
-    let mut list = |title: String, items: Vec<String>| {
-        if items.is_empty() {
-            return;
-        }
+    let mut all = super::remarks(comparison);
+    if !comparison.warnings.is_empty() {
+        all.push(("to know".to_owned(), comparison.warnings.clone()));
+    }
+    for (title, items) in all {
         lines.push(String::new());
         lines.push(title);
         let more = items.len().saturating_sub(MOST);
@@ -186,35 +186,7 @@ fn remarks(comparison: &Comparison) -> Vec<String> {
         if more > 0 {
             lines.push(format!("  and {more} more; --json has all"));
         }
-    };
-    let others = other_inputs(comparison).into_iter();
-    let others: Vec<String> = others.map(|point| point.label.clone()).collect();
-    list(of_other_inputs(others.len()), others);
-    let choices = other_choices(comparison);
-    list(of_other_choices(choices.len()), choices);
-    let metrics = other_metrics(comparison);
-    list(of_other_metrics(metrics.len()), metrics);
-    let others = other_statuses(comparison);
-    let status = |point: &&Point| {
-        let [a, b] = [0, 1].map(|side| statuses(&point.statuses[side]));
-        let reason = point.reasons[1].as_ref().or(point.reasons[0].as_ref());
-        let reason = reason
-            .map(|reason| format!(" ({reason})"))
-            .unwrap_or_default();
-        format!("{}: {a} -> {b}{reason}", point.label)
-    };
-    list(
-        format!("ended otherwise: {}", of_points(others.len())),
-        others.iter().map(status).collect(),
-    );
-    for (side, name) in [(0, "A"), (1, "B")] {
-        let only = &comparison.only[side];
-        list(
-            format!("in {name} only: {}", of_points(only.len())),
-            only.clone(),
-        );
     }
-    list("to know".to_owned(), comparison.warnings.clone());
     if let Some(outputs) = outputs(comparison) {
         lines.push(String::new());
         lines.push(outputs);

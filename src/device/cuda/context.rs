@@ -51,6 +51,15 @@ impl Context {
         super::identity::attribute(self.device, attribute)
     }
 
+    /// How many multiprocessors the device has.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn multiprocessors(&self) -> Result<u32, Fault> {
+        let count = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+        Ok(self.attribute(count)?.max(1) as u32)
+    }
+
     /// Waits until the stream is idle. Errors of kernels that were launched before show here.
     ///
     /// # Errors

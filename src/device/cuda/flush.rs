@@ -3,7 +3,7 @@
 //! Writing other memory pushes everything else out, and leaves dirty lines: a kernel that needs
 //! their place waits until they are written back. For a clean cache as much memory is read then.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::rc::Rc;
 
 use cudarc::driver::{result, sys};
@@ -20,11 +20,7 @@ const LEAST_BYTES: usize = 64 << 20;
 const VECTOR_BYTES: usize = 16;
 
 /// The kernel that reads.
-const PTX: &CStr =
-    match CStr::from_bytes_with_nul(concat!(include_str!("read.ptx"), "\0").as_bytes()) {
-        Ok(text) => text,
-        Err(_) => panic!("a zero byte in read.ptx"),
-    };
+const PTX: &str = include_str!("read.ptx");
 
 /// Name of the kernel.
 const ENTRY: &str = "read_all";
@@ -115,8 +111,7 @@ impl Reader {
                 function.parameter_bytes().len()
             )));
         }
-        let multiprocessors = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
-        let multiprocessors = context.attribute(multiprocessors)?.max(1) as u32;
+        let multiprocessors = context.multiprocessors()?;
         let stretch = Stretch::new(context, bytes)?;
         stretch.fill(context, WORD)?;
         Ok(Reader {
@@ -193,8 +188,7 @@ mod tests {
 
     #[test]
     fn the_kernel_takes_what_a_launch_passes() {
-        let text = PTX.to_str().unwrap();
-        let (_, after) = text.split_once(&format!(".entry {ENTRY}(")).unwrap();
+        let (_, after) = PTX.split_once(&format!(".entry {ENTRY}(")).unwrap();
         let (parameters, _) = after.split_once(')').unwrap();
         let types: Vec<&str> = parameters
             .lines()
@@ -204,11 +198,11 @@ mod tests {
         assert_eq!(types, [".u64"; PARAMETERS]);
         for (number, cell) in ["first", "end"].into_iter().enumerate() {
             let load = format!("ld.param.u64 {cell}, [{ENTRY}_param_{number}];");
-            assert!(text.contains(&load), "{load}");
+            assert!(PTX.contains(&load), "{load}");
         }
-        assert!(text.contains(&format!("mul.wide.u32 step, threads, {VECTOR_BYTES};")));
+        assert!(PTX.contains(&format!("mul.wide.u32 step, threads, {VECTOR_BYTES};")));
         // The kernel stores where no bit is left, and it reads `WORD` again and again.
-        assert!(text.contains("setp.ne.u32 is_done, all, 0;") && WORD != 0);
+        assert!(PTX.contains("setp.ne.u32 is_done, all, 0;") && WORD != 0);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Compiled kernels in the device's memory.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::time::Instant;
 
 use cudarc::driver::{DriverError, result, sys};
@@ -36,8 +36,12 @@ impl Function {
     ///
     /// # Errors
     /// The driver's, or if the function takes other arguments than cells.
+    ///
+    /// # Panics
+    /// If the text has a zero byte.
     #[expect(unsafe_code, reason = "a call of the driver")]
-    pub fn of_ptx(ptx: &CStr, name: &str) -> Result<Self, Fault> {
+    pub fn of_ptx(ptx: &str, name: &str) -> Result<Self, Fault> {
+        let ptx = CString::new(ptx).expect("a text of this program");
         // SAFETY: a text ends with a zero.
         let module = unsafe { result::module::load_data(ptx.as_ptr().cast()) }
             .during(&format!("translating `{name}`"))?;

@@ -78,11 +78,14 @@ impl Monitor {
         }
         let device = self.nvml.device_by_index(self.index);
         let listed = device.and_then(|device| device.running_compute_processes());
-        let listed = listed.unwrap_or_default().into_iter();
-        let listed = listed.map(|process| process.pid);
+        // Asked while a process begins or ends, the library may fail: what was so last time is so.
+        let Ok(listed) = listed else {
+            return self.last_shared.is_some_and(|(_, is_shared)| is_shared);
+        };
+        let listed = listed.into_iter().map(|process| process.pid);
         // A driver may list processes for a while that have ended.
         let listed: Vec<u32> = listed.filter(|process| is_there(*process)).collect();
-        let is_shared = has_others(&listed, std::process::id(), own_root(), parent_of);
+        let is_shared = has_others(&listed, own_root(), parent_of);
         self.last_shared = Some((Instant::now(), is_shared));
         is_shared
     }
@@ -100,13 +103,14 @@ fn own_root() -> u32 {
 }
 
 /// Whether some of the `listed` processes are none of those that come from `root`. A list without
-/// this process, `own`, has numbers of another name space, as in a container: it tells nothing.
-fn has_others(listed: &[u32], own: u32, root: u32, parent_of: impl Fn(u32) -> Option<u32>) -> bool {
+/// any of them has numbers of another name space, as in a container: it tells nothing.
+fn has_others(listed: &[u32], root: u32, parent_of: impl Fn(u32) -> Option<u32>) -> bool {
     let is_own = |process: u32| {
         let ancestors = std::iter::successors(Some(process), |process| parent_of(*process));
         ancestors.take(MOST_ANCESTORS).any(|it| it == root)
     };
-    listed.contains(&own) && !listed.iter().all(|process| is_own(*process))
+    let own = listed.iter().filter(|process| is_own(**process)).count();
+    own > 0 && own < listed.len()
 }
 
 /// Parents are asked for one after the other while processes end: a circle must not be followed.
@@ -127,11 +131,12 @@ mod tests {
             22 => Some(21),
             _ => None,
         };
-        let has_others = |listed: &[u32]| has_others(listed, 21, 20, parent_of);
+        let has_others = |listed: &[u32]| has_others(listed, 20, parent_of);
         assert!(!has_others(&[21]));
         assert!(!has_others(&[22, 21, 20]));
         assert!(has_others(&[21, 30]));
         assert!(has_others(&[10, 21]));
+        assert!(has_others(&[22, 30]), "the interpreter alone uses the GPU");
         assert!(has_others(&[21, 99]), "one that is not to be seen");
         assert!(!has_others(&[4021, 4030]), "numbers of another name space");
         assert!(!has_others(&[]));

@@ -1,7 +1,7 @@
 //! Sums over memory of the device that tell whether any bit of it has changed: reading it to the
 //! host takes a hundred times longer.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::rc::Rc;
 
 use cudarc::driver::{result, sys};
@@ -12,11 +12,7 @@ use super::memory::Allocation;
 use super::module::Function;
 
 /// The kernel that adds them up.
-const PTX: &CStr =
-    match CStr::from_bytes_with_nul(concat!(include_str!("sums.ptx"), "\0").as_bytes()) {
-        Ok(text) => text,
-        Err(_) => panic!("a zero byte in sums.ptx"),
-    };
+const PTX: &str = include_str!("sums.ptx");
 
 /// Name of the kernel.
 const ENTRY: &str = "sum_words";
@@ -51,8 +47,7 @@ impl Adder {
     #[expect(unsafe_code, reason = "a call of the driver")]
     pub fn new(context: &Rc<Context>) -> Result<Self, Fault> {
         let function = Function::of_ptx(PTX, ENTRY)?;
-        let multiprocessors = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
-        let multiprocessors = context.attribute(multiprocessors)?.max(1) as u32;
+        let multiprocessors = context.multiprocessors()?;
         // SAFETY: a context is current, `context` sees to that; it is written before it is read.
         let address = unsafe { result::malloc_sync(2 * size_of::<u64>()) };
         Ok(Adder {
@@ -122,14 +117,13 @@ mod tests {
 
     #[test]
     fn the_kernel_takes_what_a_launch_passes() {
-        let text = PTX.to_str().unwrap();
-        let (_, after) = text.split_once(&format!(".entry {ENTRY}(")).unwrap();
+        let (_, after) = PTX.split_once(&format!(".entry {ENTRY}(")).unwrap();
         let (parameters, _) = after.split_once(')').unwrap();
         assert_eq!(parameters.matches(".param .u64").count(), PARAMETERS);
         for (number, cell) in ["first", "count", "sums"].into_iter().enumerate() {
             let load = format!("ld.param.u64 {cell}, [{ENTRY}_param_{number}];");
-            assert!(text.contains(&load), "{load}");
+            assert!(PTX.contains(&load), "{load}");
         }
-        assert!(text.contains("shl.b64 address, place, 2;") && WORD == 1 << 2);
+        assert!(PTX.contains("shl.b64 address, place, 2;") && WORD == 1 << 2);
     }
 }

@@ -8,12 +8,14 @@ use sweeper_program::Value;
 
 use super::Names;
 use super::python::{PythonSettings, entry_of, options, text_of, verified};
+use super::python_arguments::Reader;
 use crate::declared::check::Reference;
 use crate::declared::declaration::ProblemDeclaration;
 use crate::declared::python::declaration::{
     ArrayLibrary, Load, ModelDeclaration, PythonArgument, PythonDeclaration, PythonFile,
     PythonSource,
 };
+use crate::declared::{parameters, problem_scope};
 use crate::manifest::diagnostics::Code;
 use crate::manifest::python_files::assigns;
 use crate::manifest::section::{Context, Section};
@@ -67,10 +69,21 @@ pub(super) fn model(
     }
     let mut place = settings.place();
     place.folder = text_of(&found.folder);
-    let args = problem.inputs.iter().map(|input| PythonArgument::Tensor {
+    let inputs = problem.inputs.iter().map(|input| PythonArgument::Tensor {
         name: input.tensor.name.clone(),
         shape: None,
     });
+    let args = match section.take(cx, "args") {
+        Some(node) => Reader {
+            names: &Names::of_problem(problem),
+            scope: &problem_scope(parameters(problem)),
+        }
+        .list(cx, node, "args"),
+        None => Some(inputs.collect()),
+    };
+    let Some(args) = args else {
+        return true;
+    };
     let returns = problem.outputs.iter();
     problem.model = Some(PythonDeclaration {
         place,
@@ -80,7 +93,7 @@ pub(super) fn model(
         },
         entry: CLASSES[0].to_owned(),
         arrays: ArrayLibrary::Torch,
-        args: args.collect(),
+        args,
         kwargs: Vec::new(),
         returns: returns.map(|output| output.tensor.name.clone()).collect(),
         torch_compile: None,

@@ -46,6 +46,10 @@ pub(in crate::manifest) fn workload() -> Value {
                 string(),
                 "a problem of KernelBench, whose `Model` is the reference, relative to the manifest",
             ),
+            "args": described(
+                json!({ "type": "array" }),
+                "arguments of `kernelbench`'s model; the inputs in their order",
+            ),
             "digests": described(named(string()), "written by runs: what each file was"),
             "check": check(),
             "work": object(

@@ -44,7 +44,7 @@ pub(super) const CHECK: &[Column] = &[
     .of_entry(|entry| float(entry.worst.as_ref()?.tolerance), with_another),
     number(
         "worst_spreads",
-        "distance of that output in spreads: 1 is what rounding does in an honest program",
+        "distance of that output in spreads: 1 is what rounding does in an honest program, or in the reference itself",
         "workload",
     )
     .group(Group::Program)

@@ -104,7 +104,7 @@ fn problems_are_imported_and_measured_beside_candidates() {
         "check = { reference = \"model\" }   # ? the model draws random numbers (dropout): no two \
          calls agree, its rows will be `error`",
         "grid = { batch = 32, features = 64 }",
-        "#   kb/number.py: its input 2 is float 3.5, and no tensor",
+        "args = [\"x\", 3.5]",
         "#   kb/tools.py: it has no class `Model` or `ModelNew`",
     ] {
         assert!(manifest.contains(line), "{line}\n{manifest}");
@@ -130,6 +130,13 @@ fn problems_are_imported_and_measured_beside_candidates() {
     let ran = place.sweeper(&[&["run", "all.toml", compiled][..], &rows_only].concat());
     assert_eq!(code(&ran), 4, "{}", text(&ran));
     let found = rows(&place);
+    fs::remove_dir_all(place.path("results")).unwrap();
+    let number_only = [
+        "--case=number",
+        "--set=case.number.backends=[\"number_eager\"]",
+    ];
+    let ran = place.sweeper(&[&["run", "all.toml", "--device=cpu"][..], &number_only].concat());
+    assert_eq!(code(&ran), 0, "{}", text(&ran));
     for (backend, status) in [
         ("rows_eager", "ok"),
         ("rows_by_hand", "ok"),

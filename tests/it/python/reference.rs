@@ -434,3 +434,28 @@ fn a_reference_of_pytorch_that_overwrites_an_input_is_refused() {
     assert_eq!(row[0], "error", "{row:?}");
     assert!(row[1].contains("it overwrote the input `x`"), "{row:?}");
 }
+
+#[test]
+fn a_reference_of_pytorch_may_give_a_tensor_whose_elements_are_one_in_memory() {
+    if !has_package("torch", "torch") {
+        return;
+    }
+    let expanded = "x.sum(1, keepdim=True).expand(x.shape)";
+    let [row] = by_torch(expanded, &[("same", expanded)])
+        .try_into()
+        .unwrap();
+    assert_eq!(row[0], "ok", "{row:?}");
+}
+
+/// Without it the line would be narrower than the reference itself is exact.
+#[test]
+fn a_reference_of_pytorch_without_memory_for_the_judged_format_judges_nothing() {
+    if !has_package("torch", "torch") {
+        return;
+    }
+    let reference = "norm(x) if x.dtype == torch.float64 else torch.empty(1 << 50)";
+    let [row] = by_torch(reference, &[("right", "norm(x)")])
+        .try_into()
+        .unwrap();
+    assert_eq!(row[0], "oom", "{row:?}");
+}

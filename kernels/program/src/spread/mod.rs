@@ -555,7 +555,11 @@ fn furthest(sums: &ErrorSums, spread: &Spread, own: &OwnError) -> Option<TensorC
             metric: Metric::CommonScale,
             error: along.abs() / sizes.whole,
             tolerance: noise.max(own),
-            spreads: Some(along.abs() / sizes.whole / (spread.scale + UNIT_ROUNDOFF / 4.0)),
+            spreads: Some(
+                along.abs()
+                    / sizes.whole
+                    / f64::max(spread.scale + UNIT_ROUNDOFF / 4.0, own / OWN_MARGIN),
+            ),
             notices: None,
             is_inexact: false,
         });
@@ -578,6 +582,8 @@ fn slice(
     let noise_norm = (mean_square * elements as f64).sqrt();
     let own_norm = own * (elements as f64).sqrt();
     let bound = f64::max(line * noise_norm, own_norm);
+    // What an honest program does, or the reference itself.
+    let honest_norm = noise_norm.max(own_norm / OWN_MARGIN);
     let scale = match size > 0.0 {
         true => size.sqrt(),
         false if noise_norm > 0.0 => noise_norm,
@@ -588,7 +594,7 @@ fn slice(
         metric: Metric::RelativeL2,
         error: error.sqrt() / scale,
         tolerance: bound / scale,
-        spreads: (noise_norm > 0.0).then(|| error.sqrt() / noise_norm),
+        spreads: (honest_norm > 0.0).then(|| error.sqrt() / honest_norm),
         notices: None,
         is_inexact: false,
     }

@@ -53,7 +53,8 @@ WORDS = [
     ("unavailable", ["Unknown backend", "' failed to initialize: "]),
     ("crashed", ["illegal memory access", "an illegal instruction", "misaligned address",
                  "unspecified launch failure", "device-side assert triggered", "hardware stack error"]),
-    ("oom", ["RESOURCE_EXHAUSTED", "CUDA out of memory", "out of memory", "Unable to allocate"]),
+    ("oom", ["RESOURCE_EXHAUSTED", "out of memory", "Unable to allocate", "Cannot allocate memory",
+             "can't allocate memory"]),
     ("launch_error", ["invalid configuration argument", "too many resources requested",
                       "invalid argument", "no kernel image"]),
 ]

@@ -50,22 +50,22 @@ KEPT_SHARE = 0.25
 def answer(request, frameworks, inputs):
     """Tensors by name: right outputs, unless they are kept here; `noise sums of` each real one, and `own error of`
     it where it could be evaluated in the judged format; `overflows` where an output was not finite there."""
-    found = None
+    found, own = None, None
     if request.get("keep"):
         forget(frameworks, **request["keep"])
     if "cuda" in frameworks:
-        try:
-            found = on_gpu(request, frameworks, inputs)
-        except Exception as error:
-            # Without it the CPU may still have an answer. A context that is lost has none.
-            if faults.status_of(error) == "crashed":
-                raise
-            error.__traceback__ = None
-        gc.collect()
-        torch.cuda.empty_cache()
+        found, own = on_gpu(request, frameworks, inputs)
+        free(frameworks)
     if found is None:
-        found = Evaluation(request, frameworks["cpu"], inputs).all()
+        found = Evaluation(request, frameworks["cpu"], inputs, own).all()
     return found
+
+
+def free(frameworks):
+    """Hands back what nothing refers to."""
+    gc.collect()
+    if "cuda" in frameworks:
+        torch.cuda.empty_cache()
 
 
 def forget(frameworks, problem=None, slot=None):
@@ -73,9 +73,7 @@ def forget(frameworks, problem=None, slot=None):
     for held in [held for held in KEPT if held != problem]:
         del KEPT[held]
     KEPT.get(problem, {}).pop(slot, None)
-    gc.collect()
-    if "cuda" in frameworks:
-        torch.cuda.empty_cache()
+    free(frameworks)
 
 
 def compare(request, outputs):
@@ -91,25 +89,40 @@ def compare(request, outputs):
 
 
 def on_gpu(request, frameworks, inputs):
-    """The answer of the GPU, or None where the CPU's is needed."""
+    """The answer of the GPU, or None where the CPU's is needed, and the reference's own outputs in the judged
+    format, in memory of the host, where they could be had: an answer of the CPU's is a line for the GPU, too."""
     held = sum(tensor.array.size for tensor in inputs.values())
     written = sum(int(numpy.prod(output["shape"])) for output in request["outputs"])
     free, _ = torch.cuda.mem_get_info()
     if 8 * (held + 3 * written) > free:
-        return None
-    evaluation = Evaluation(request, frameworks["cuda"], inputs)
-    found = evaluation.all()
-    if held + written + sum(one.numel() for one in evaluation.weights()) > SMALL_ELEMENTS:
-        return found if evaluation.is_near_own() else None
-    by_cpu = Evaluation(request, frameworks["cpu"], inputs)
-    return found if evaluation.agrees(by_cpu.evaluate(rounding.Widened(by_cpu.dtype))) else None
+        return None, None
+    evaluation = None
+    try:
+        evaluation = Evaluation(request, frameworks["cuda"], inputs)
+        found = evaluation.all()
+        if held + written + sum(one.numel() for one in evaluation.weights()) > SMALL_ELEMENTS:
+            is_right = evaluation.is_near_own()
+        else:
+            by_cpu = Evaluation(request, frameworks["cpu"], inputs)
+            is_right = evaluation.agrees(by_cpu.evaluate(rounding.Widened(by_cpu.dtype)))
+        if is_right:
+            return found, None
+    except Exception as error:
+        # Without it the CPU may still have an answer. A context that is lost has none.
+        if faults.status_of(error) == "crashed":
+            raise
+        error.__traceback__ = None
+    own = evaluation.own if evaluation else None
+    return None, own and {name: held.cpu() for name, held in own.items()}
 
 
 class Evaluation:
     """Evaluations of a reference on one processor."""
 
-    def __init__(self, request, framework, inputs):
+    def __init__(self, request, framework, inputs, own=None):
         self.request, self.framework = request, framework
+        # The reference's outputs in the judged format that were not compared yet; none before they were found.
+        self.own = own
         self.dtype = request["judged"]
         self.factor = rounding.TF32 if request.get("tf32") and self.dtype == "f32" else 0.0
         given = {name: framework.of(tensor) for name, tensor in inputs.items()}
@@ -134,7 +147,8 @@ class Evaluation:
 
     def all(self):
         """All tensors in memory of the host."""
-        own = self.own_outputs()
+        if self.own is None:
+            self.own = self.own_outputs()
         before = self.versions()
         mode = rounding.Widened(self.dtype)
         self.answers = self.kept(self.evaluate(mode))
@@ -147,8 +161,8 @@ class Evaluation:
             raise faults.Refused("error", f"it overwrote the input `{changed[0]}`")
         found = {}
         for name, held in self.real_answers().items():
-            if name in own:
-                output = own.pop(name).reshape(held.shape)
+            if name in self.own:
+                output = self.own.pop(name).reshape(held.shape)
                 self.overflows |= spread.overflows(held, output)
                 self.own_errors[name] = spread.rms_by_slice(output.double().sub_(held))
                 del output
@@ -280,11 +294,18 @@ class Evaluation:
         program = self.program
         lent = {held.untyped_storage().data_ptr() for held in
                 [*self.given.values(), *program.targets.values(), *program.own.values(), *self.weights()]}
-        return {name: held.clone() if held.untyped_storage().data_ptr() in lent else held
+
+        def is_own(held):
+            # Elements of an expanded tensor are one in memory, and can't be written one by one.
+            is_expanded = any(stride == 0 and size > 1 for stride, size in zip(held.stride(), held.shape))
+            return held.untyped_storage().data_ptr() not in lent and not is_expanded
+
+        return {name: held if is_own(held) else held.clone(memory_format=torch.contiguous_format)
                 for name, held in outputs.items()}
 
     def own_outputs(self):
-        """The outputs of the reference as it is, evaluated in the judged format; none where it can't be."""
+        """The outputs of the reference as it is, evaluated in the judged format; none where it can't be. A lack of
+        memory is an error: the line would be narrower than the reference itself is exact."""
         if self.dtype == EXACT:
             return {}
         program, dtype = self.program, self.framework.dtypes[self.dtype]
@@ -297,9 +318,9 @@ class Evaluation:
             program.use(narrow)
             return self.kept(self.evaluate())
         except Exception as error:
-            # Not every operation has every format. Where there is no memory, the line is narrower.
             if faults.status_of(error) == "oom":
-                self.unknown["its own error, for lack of memory"] = 1
+                raise
+            # Not every operation has every format.
             error.__traceback__ = None
             return {}
         finally:
