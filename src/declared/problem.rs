@@ -98,15 +98,6 @@ impl Problem for Own {
         self.definition.oracle_operations(&self.sizes) / threads.max(1) as f64
     }
 
-    fn reduced(
-        &self,
-        _phase: Phase,
-        _operations: f64,
-        _threads: usize,
-    ) -> Option<Box<dyn Problem>> {
-        None
-    }
-
     fn check(
         &self,
         _inputs: &Tensors,
@@ -200,15 +191,6 @@ impl Problem for Extended {
 
     /// None: sizes of a smaller problem are not parameters of the manifest, which expressions of
     /// the user's backends need.
-    fn reduced(
-        &self,
-        _phase: Phase,
-        _operations: f64,
-        _threads: usize,
-    ) -> Option<Box<dyn Problem>> {
-        None
-    }
-
     fn device_oracle(&self, phase: Phase, target: &Target) -> Option<DeviceOracle> {
         self.inner.device_oracle(phase, target)
     }

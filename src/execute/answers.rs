@@ -213,9 +213,6 @@ mod tests {
         fn oracle_operations(&self, phase: Phase, threads: usize) -> f64 {
             self.problem.oracle_operations(phase, threads)
         }
-        fn reduced(&self, _: Phase, _: f64, _: usize) -> Option<Box<dyn Problem>> {
-            None
-        }
         fn check(
             &self,
             inputs: &Tensors,

@@ -16,7 +16,7 @@ pub struct Point {
     /// Index into `Manifest::cases`.
     pub case: u16,
     /// The rows of the case's dimensions, as one number.
-    pub(super) code: u64,
+    pub(crate) code: u64,
     /// Index into `Case::backends`.
     pub backend: u16,
     /// The timed phase.

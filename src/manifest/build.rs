@@ -64,6 +64,23 @@ impl Shared<'_> {
         self.cases.len() > 1
     }
 
+    /// Whether a word that `wire`'s workload does not know needs no error: it stands in several
+    /// cases alike, as `--backends` puts it, and either another one knows it or an earlier one told
+    /// of it.
+    fn is_told(&self, word: &Spanned<String>, wire: &WireCase) -> bool {
+        let has = |wire: &WireCase| {
+            let mut words = wire.backends.iter().flatten();
+            words.any(|other| other.at == word.at)
+        };
+        let cases = self.cases.iter().zip(self.workloads);
+        let mut cases = cases.filter(|(wire, _)| has(wire)).peekable();
+        let is_first = cases
+            .peek()
+            .is_none_or(|(first, _)| first.name.at == wire.name.at);
+        !is_first
+            || cases.any(|(_, info)| info.is_some_and(|info| !named(&word.value, info).is_empty()))
+    }
+
     /// True if `name` belongs to the workload of another case, so that this one has no use for it.
     pub(super) fn is_foreign(&self, name: &str, info: &WorkloadInfo) -> bool {
         info.parameter(name).is_none()
@@ -105,7 +122,7 @@ pub(super) fn case(
     shared: &Shared<'_>,
     used_axes: &mut BTreeSet<String>,
 ) -> (Case, Places) {
-    let backends = backends(cx, wire, info);
+    let backends = backends(cx, wire, info, shared);
     let phases = phases(cx, wire.phases.as_deref(), info);
     let dtype = dtype(cx, wire, info);
     let inputs = inputs(cx, wire);
@@ -147,40 +164,35 @@ pub(super) fn case(
     (case, places)
 }
 
-/// Backends by name or alias; without a list all that the workload has by default.
+/// Backends by name, alias or pattern; without a list all that the workload has by default. None
+/// are left where a list for several cases has those of others alone.
 fn backends(
     cx: &mut Context<'_>,
     wire: &WireCase,
     info: &'static WorkloadInfo,
+    shared: &Shared<'_>,
 ) -> Option<Vec<KnownBackend>> {
     let Some(words) = &wire.backends else {
         let chosen = info.backends.iter().filter(|held| held.by_default);
         return Some(chosen.map(KnownBackend).collect());
     };
-    backend_list(cx, words, info)
+    backend_list(cx, words, info, |word| shared.is_told(word, wire))
 }
 
+/// Backends of a workload by words, but for those of which `is_told` says that they need no error.
 pub(super) fn backend_list(
     cx: &mut Context<'_>,
     words: &[Spanned<String>],
     info: &'static WorkloadInfo,
+    is_told: impl Fn(&Spanned<String>) -> bool,
 ) -> Option<Vec<KnownBackend>> {
     let mut found: Vec<KnownBackend> = Vec::new();
     let mut sound = true;
     for word in words {
-        match info.backend(&word.value).map(KnownBackend) {
-            Some(backend) if found.contains(&backend) => {
-                cx.twice(word.at, "backends", backend.name);
-            }
-            Some(backend) => found.push(backend),
-            None if is_family(&word.value, info) => {
-                let family = info.backends.iter();
-                let family = family.filter(|each| family_of(each.name) == word.value);
-                found.extend(family.map(KnownBackend));
-            }
-            None if cx.is_broken_backend(&word.value) => sound = false,
-            None => {
-                sound = false;
+        let held = named(&word.value, info);
+        if held.is_empty() && !is_told(word) {
+            sound = false;
+            if !cx.is_broken_backend(&word.value) {
                 let message = format!("`{}` has no backend `{}`", info.name, word.value);
                 let names = info.backends.iter().map(|each| family_of(each.name));
                 let mut names: Vec<&str> = names.collect();
@@ -190,15 +202,37 @@ pub(super) fn backend_list(
                     .help(suggest::among(&word.value, "backends", &names));
             }
         }
+        for backend in held {
+            match found.contains(&backend) {
+                true if word.value.contains('*') => {}
+                true => cx.twice(word.at, "backends", backend.name),
+                false => found.push(backend),
+            }
+        }
     }
     sound.then_some(found)
 }
 
-/// Whether several configurations share this name.
-fn is_family(word: &str, info: &WorkloadInfo) -> bool {
-    info.backends
-        .iter()
-        .any(|each| family_of(each.name) == word)
+/// The backends that a word names: one, the configurations of a tuned one, or those that fit a
+/// pattern such as `*_eager`.
+fn named(word: &str, info: &'static WorkloadInfo) -> Vec<KnownBackend> {
+    if let Some(backend) = info.backend(word) {
+        return vec![KnownBackend(backend)];
+    }
+    let all = info.backends.iter();
+    let named = all.filter(|each| fits(word, each.name) || fits(word, family_of(each.name)));
+    named.map(KnownBackend).collect()
+}
+
+/// Whether a name fits a pattern, in which `*` stands for any characters.
+fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
+            let mut ends = rest.char_indices().map(|(at, _)| &rest[at..]).chain([""]);
+            ends.any(|end| fits(tail, end))
+        }),
+    }
 }
 
 /// Phases by name; without a list all of the workload.

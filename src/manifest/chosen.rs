@@ -10,16 +10,13 @@ use super::suggest;
 /// The workloads that the operations guide calls by one name, `Loss`.
 const LOSSES: [&str; 2] = ["mse", "cross_entropy"];
 
-/// Keeps the named cases. The other cases were read and checked, too: an error in a case counts
-/// even if the case is not run.
+/// Keeps the named cases, or all, that have backends. The other cases were read and checked, too:
+/// an error in a case counts even if the case is not run.
 pub(super) fn choose(
     cx: &mut Context<'_>,
     named: &[Spanned<String>],
     (cases, places): (Vec<Case>, Vec<Places>),
 ) -> (Vec<Case>, Vec<Places>) {
-    if named.is_empty() {
-        return (cases, places);
-    }
     for word in named {
         if !cases.iter().any(|case| is_named(case, &word.value)) {
             let known: Vec<&str> = cases.iter().map(|case| &*case.name).collect();
@@ -28,7 +25,10 @@ pub(super) fn choose(
                 .help(suggest::among(&word.value, "cases", &known));
         }
     }
-    let is_kept = |case: &Case| named.iter().any(|word| is_named(case, &word.value));
+    let is_kept = |case: &Case| {
+        let is_named = |word: &Spanned<String>| is_named(case, &word.value);
+        !case.backends.is_empty() && (named.is_empty() || named.iter().any(is_named))
+    };
     let kept: Vec<usize> = (0..cases.len())
         .filter(|&index| is_kept(&cases[index]))
         .collect();

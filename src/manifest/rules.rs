@@ -307,7 +307,7 @@ fn include(
     }
     let backends = match &wire.backends {
         Some(words) => {
-            let listed = build::backend_list(cx, words, info)?;
+            let listed = build::backend_list(cx, words, info, |_| false)?;
             let backends = case.backends.iter().enumerate();
             let mine = backends.filter(|(_, backend)| listed.contains(backend));
             mine.map(|(index, _)| index).collect()

@@ -291,6 +291,8 @@ pub struct Limits {
     pub anchor_interval: Duration,
     /// Measure no more points than this, the first ones in order.
     pub max_points: Option<u64>,
+    /// Greatest number of configurations of a case, spread over its grid; all if absent.
+    pub sample_configs: Option<u64>,
 }
 
 impl Default for Limits {
@@ -303,6 +305,7 @@ impl Default for Limits {
             oracle_time: Duration::from_secs(30),
             anchor_interval: Duration::from_secs(60),
             max_points: None,
+            sample_configs: None,
         }
     }
 }

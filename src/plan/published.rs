@@ -146,7 +146,7 @@ fn size(sizes: &[u64; 3]) -> u128 {
 
 /// `count` indices of `length` that are evenly spread: round(i (length - 1) / (count - 1)), halves
 /// to even, as Python rounds. All of them if there are no more; the first if one is wanted.
-fn evenly(length: usize, count: usize) -> impl Iterator<Item = usize> {
+pub(super) fn evenly(length: usize, count: usize) -> impl Iterator<Item = usize> {
     let taken = count.min(length);
     (0..taken).map(move |index| {
         if length <= count || count == 1 {

@@ -1,6 +1,8 @@
 //! The points of a grid that are measured: those that sampling and the budget leave.
 
-use super::published::{Group, Sampling};
+use std::collections::BTreeSet;
+
+use super::published::{Group, Sampling, evenly};
 use crate::grid::Grid;
 use crate::manifest::settings::Canonical;
 
@@ -11,6 +13,8 @@ pub struct Selection {
     pub chosen: Vec<u32>,
     /// The published sampling, where the manifest asks for it.
     pub published: Option<Sampling>,
+    /// For each point of the grid whether sampling leaves it.
+    kept: Vec<bool>,
     /// How many points sampling left out.
     pub sampled_out: u64,
     /// How many `limits.max_points` cut off after that.
@@ -28,11 +32,16 @@ impl Selection {
                 samples_per_shape,
             } => Some(Sampling::of(grid, max_canonical_shapes, samples_per_shape)),
         };
-        let is_sampled = |index: &u32| {
-            let sampling = published.as_ref();
-            sampling.is_none_or(|sampling| sampling.kept[*index as usize])
-        };
-        let mut chosen: Vec<u32> = all.filter(is_sampled).collect();
+        let kept = published.as_ref().map(|sampling| sampling.kept.clone());
+        let mut kept = kept.unwrap_or_else(|| vec![true; grid.points().len()]);
+        if let Some(count) = grid.manifest().limits.sample_configs {
+            keep_some(
+                grid,
+                usize::try_from(count).unwrap_or(usize::MAX),
+                &mut kept,
+            );
+        }
+        let mut chosen: Vec<u32> = all.filter(|index| kept[*index as usize]).collect();
         let sampled = chosen.len();
         if let Some(budget) = grid.manifest().limits.max_points {
             chosen.truncate(usize::try_from(budget).unwrap_or(usize::MAX));
@@ -42,6 +51,7 @@ impl Selection {
             over_budget: (sampled - chosen.len()) as u64,
             chosen,
             published,
+            kept,
         }
     }
 
@@ -53,8 +63,7 @@ impl Selection {
 
     /// True if sampling leaves `grid.points()[index]` out.
     pub fn is_sampled_out(&self, index: usize) -> bool {
-        let sampling = self.published.as_ref();
-        sampling.is_some_and(|sampling| !sampling.kept[index])
+        !self.kept[index]
     }
 
     /// How many points of a case sampling leaves, and how many of these the budget does.
@@ -64,6 +73,23 @@ impl Selection {
         let sampled = of_case.filter(|&index| is_its(index) && !self.is_sampled_out(index));
         let chosen = self.chosen.iter().filter(|&&index| is_its(index as usize));
         [sampled.count() as u64, chosen.count() as u64]
+    }
+}
+
+/// Keeps so many configurations of each case that are left, spread over its grid from end to end,
+/// with all their backends and phases.
+fn keep_some(grid: &Grid<'_>, count: usize, kept: &mut [bool]) {
+    let points = || grid.points().iter().zip(0..);
+    let mut chosen = BTreeSet::new();
+    for case in 0..grid.manifest().cases.len() {
+        let is_left = |index: usize| usize::from(grid.points()[index].case) == case && kept[index];
+        let left = points().filter(|(_, index)| is_left(*index));
+        let all: BTreeSet<u64> = left.map(|(point, _)| point.code).collect();
+        let all: Vec<u64> = all.into_iter().collect();
+        chosen.extend(evenly(all.len(), count).map(|at| (case, all[at])));
+    }
+    for (point, index) in points() {
+        kept[index] &= chosen.contains(&(usize::from(point.case), point.code));
     }
 }
 

@@ -49,6 +49,25 @@ pub struct Options {
     pub plots: Option<Vec<String>>,
 }
 
+impl Options {
+    /// What tables of these rows are made from.
+    fn tables<'a>(
+        &'a self,
+        frame: &'a Frame<'a>,
+        rows: &'a [usize],
+        layout: &'a Layout,
+    ) -> table::Request<'a> {
+        table::Request {
+            frame,
+            rows,
+            baseline: self.baseline.as_deref(),
+            more_baselines: &self.more_baselines,
+            iterations: self.iterations.unwrap_or(ITERATIONS),
+            layout,
+        }
+    }
+}
+
 /// A reason why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
@@ -220,14 +239,7 @@ fn parts(
 ) -> Vec<Part> {
     let all = frame.all();
     let layout = Layout::of(frame, &all);
-    let of_tables = table::Request {
-        frame,
-        rows: &all,
-        baseline: options.baseline.as_deref(),
-        more_baselines: &options.more_baselines,
-        iterations: options.iterations.unwrap_or(ITERATIONS),
-        layout: &layout,
-    };
+    let of_tables = options.tables(frame, &all, &layout);
     let series = series(frame);
     let of_plots = plot::Request {
         frame,
@@ -461,12 +473,8 @@ pub fn operations(sources: &[Source], options: &Options) -> Option<Table> {
     let layout = Layout::of(&frame, &all);
     let is_measured = |name: &&str| frame.entries.iter().any(|entry| &*entry.backend == *name);
     table::operations(&table::Request {
-        frame: &frame,
-        rows: &all,
         baseline: options.baseline.as_deref().filter(is_measured),
-        more_baselines: &options.more_baselines,
-        iterations: options.iterations.unwrap_or(ITERATIONS),
-        layout: &layout,
+        ..options.tables(&frame, &all, &layout)
     })
 }
 
@@ -475,14 +483,7 @@ pub fn operations(sources: &[Source], options: &Options) -> Option<Table> {
 fn page_tables(frame: &Frame<'_>, options: &Options) -> Vec<Shown> {
     let all = frame.all();
     let layout = Layout::of(frame, &all);
-    let of_all = table::Request {
-        frame,
-        rows: &all,
-        baseline: options.baseline.as_deref(),
-        more_baselines: &options.more_baselines,
-        iterations: options.iterations.unwrap_or(ITERATIONS),
-        layout: &layout,
-    };
+    let of_all = options.tables(frame, &all, &layout);
     let verdicts = table::verdicts(&of_all).into_iter();
     let mut shown: Vec<Shown> = verdicts
         .map(|table| Shown {

@@ -102,8 +102,12 @@ fn in_brackets(origin: Option<&str>) -> String {
 fn sampled_out(plan: &Plan<'_>, point: Point) -> String {
     let sampling = plan.selection.published.as_ref();
     match sampling.and_then(|sampling| sampling.group(&plan.grid, point)) {
-        Some((group, _)) => of_group(group),
-        None => "sampled out".to_owned(),
+        Some((group, configuration)) if !group.chosen.contains(&configuration) => of_group(group),
+        _ => {
+            let origin = written(plan, "limits.sample_configs");
+            let place = in_brackets(origin.as_deref());
+            format!("sampled out: not among those of `limits.sample_configs`{place}")
+        }
     }
 }
 

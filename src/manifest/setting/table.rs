@@ -423,6 +423,12 @@ pub(in crate::manifest) static SETTINGS: &[Setting] = &[
         optional!(Integer { from: 1, to: MAX_INTEGER } of limits.max_points),
     ),
     setting(
+        "limits.sample_configs",
+        "measure so many configurations of each case, spread over its grid from end to end",
+        optional!(Integer { from: 1, to: MAX_INTEGER } of limits.sample_configs),
+    )
+    .flag(&["--sample-configs"]),
+    setting(
         "cluster.shards",
         "tasks that share the sweep",
         optional!(Integer { from: 1, to: 10_000 } of cluster.shards),

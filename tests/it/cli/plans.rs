@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{err, out, root, sweeper, with_outs};
-use crate::place::Place;
+use crate::place::{Place, text};
 
 #[test]
 fn plans_are_the_same_bytes_every_time() {
@@ -24,6 +24,38 @@ fn of_flags_that_undo_each_other_the_last_holds() {
     let (with, without) = ("--use-compile", "--no-use-compile");
     assert_eq!(backends([with, without]), [false, true]);
     assert_eq!(backends([without, with]), [true, false]);
+}
+
+/// A name is for the cases whose workload has it, a case with none is left out, and a name that
+/// nobody has is told of once.
+#[test]
+fn backends_of_several_workloads_are_chosen_together() {
+    let place = Place::new(
+        "schema = 1\n[grid]\nT = 16\nK = 2\nC = 3\n[case.crf]\nworkload = \"semicrf\"\n\
+         [case.other]\nworkload = \"semicrf\"\n[case.copy]\nworkload = \"copy\"\n\
+         grid = { elements = 64 }\n[device]\nuse = \"cpu\"\n",
+    );
+    let listed = |backends: &str| {
+        let listed = place.sweeper(&["plan", "m.toml", "--list", "--backends", backends]);
+        text(&listed)
+    };
+    let both = listed("fused,builtin");
+    assert!(
+        both.contains(" fused ") && both.contains(" builtin "),
+        "{both}"
+    );
+    assert!(!both.contains(" compiled "), "{both}");
+    let some = listed("f*d,*reference");
+    assert!(
+        some.contains(" fused ") && some.contains(" fused_reference "),
+        "{some}"
+    );
+    assert!(!some.contains(" copy "), "{some}");
+    let none = listed("fussed");
+    assert!(
+        none.contains("`fused`?") && none.ends_with("\n1 error\n\n"),
+        "{none}"
+    );
 }
 
 #[test]
@@ -172,6 +204,19 @@ fn why_tells_apart_what_is_out_and_by_which_rule() {
     );
     let (_, said) = why(&["T=16", "fused", "--set", "limits.max_points=1"]);
     assert!(said.contains("beyond the first 1 points"), "{said}");
+    // Both ends of the grid, with all their backends and phases.
+    for (words, expected) in [
+        ("T=8 K=2 Log fused", "to be measured"),
+        (
+            "T=16 K=2 Log fused",
+            "among those of `limits.sample_configs` (--sample-configs)",
+        ),
+        ("T=32 K=2 Log fused", "to be measured"),
+    ] {
+        let one = ["--sample-configs", "2"];
+        let (_, said) = why(&[&words.split(' ').collect::<Vec<_>>()[..], &one].concat());
+        assert!(said.contains(expected), "{words}: {said}");
+    }
     for (k, expected) in [
         (
             "K=2",

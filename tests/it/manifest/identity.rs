@@ -181,7 +181,7 @@ fn what_does_not_change_what_rows_mean_does_not_change_the_hash() {
         ("order = \"interleaved\"", "order = \"random\""),
         (
             "max_memory_gb = 4",
-            "max_memory_gb = 5\nskip_adjacent_oom = true\nmax_points = 7",
+            "max_memory_gb = 5\nskip_adjacent_oom = true\nmax_points = 7\nsample_configs = 3",
         ),
         (
             "point_timeout_s = 10",

@@ -300,9 +300,15 @@ pub trait Problem: Send + Sync {
     }
 
     /// A problem like this one with a smaller batch or less depth, which the same kernels compute
-    /// and whose oracle takes at most `operations` of each of `threads` threads; `None` if there is
-    /// none.
-    fn reduced(&self, phase: Phase, operations: f64, threads: usize) -> Option<Box<dyn Problem>>;
+    /// and whose oracle takes at most `operations` of each of `threads` threads. By default, none.
+    fn reduced(
+        &self,
+        _phase: Phase,
+        _operations: f64,
+        _threads: usize,
+    ) -> Option<Box<dyn Problem>> {
+        None
+    }
 
     /// The oracle as a program for `target`; `None` where there is none, and always on a CPU, which
     /// has the oracle itself.

@@ -204,15 +204,6 @@ impl Problem for FaultyProblem {
         ELEMENTS as f64
     }
 
-    fn reduced(
-        &self,
-        _phase: Phase,
-        _operations: f64,
-        _threads: usize,
-    ) -> Option<Box<dyn Problem>> {
-        None
-    }
-
     fn check(
         &self,
         _inputs: &Tensors,
