@@ -171,11 +171,7 @@ fn a_conditional_axis_exists_where_its_condition_holds() {
     .replace("[\"fused\"]", "[\"streaming\", \"fused\"]");
     let manifest = manifest(&text);
     let grid = Grid::new(&manifest);
-    let lines: Vec<String> = grid
-        .points()
-        .iter()
-        .map(|point| grid.label(*point))
-        .collect();
+    let lines = labels(&text);
     let expected = [
         "semicrf T=8 K=2 C=3 streaming forward",
         "semicrf T=8 K=2 C=3 fused forward",
@@ -206,11 +202,7 @@ fn rules_are_applied_in_the_order_of_meaning() {
     );
     let manifest = manifest(&text);
     let grid = Grid::new(&manifest);
-    let lines: Vec<String> = grid
-        .points()
-        .iter()
-        .map(|point| grid.label(*point))
-        .collect();
+    let lines = labels(&text);
     let expected = [
         "semicrf T=8 K=2 C=3 fused forward",
         "semicrf T=16 K=2 C=3 fused forward",
@@ -279,11 +271,7 @@ fn cases_take_axes_of_their_workload_and_rules_that_name_them() {
     assert_eq!(names, ["crf", "norm"]);
     assert_eq!(manifest.cases[1].needs, [0]);
     let grid = Grid::new(&manifest);
-    let lines: Vec<String> = grid
-        .points()
-        .iter()
-        .map(|point| grid.label(*point))
-        .collect();
+    let lines = labels(&text);
     // `scale` is no parameter: points that differ in it alone are equal.
     let expected = [
         "crf T=8 K=2 C=3 fused forward",
