@@ -154,6 +154,10 @@ impl Verdict {
     pub fn of(check: Check, checked: Checked) -> Self {
         let complaint = match check.worst() {
             _ if check.passed() => None,
+            Some(worst) if worst.error.is_infinite() && worst.tolerance == 0.0 => Some(format!(
+                "`{}` is not finite where its right values are",
+                worst.tensor
+            )),
             Some(worst) => Some(format!(
                 "`{}` is off by {:.3e}, tolerance {:.1e}",
                 worst.tensor, worst.error, worst.tolerance

@@ -21,7 +21,7 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
         ("prints", "ok", ""),
         ("with_copy", "ok", ""),
         ("overwrites", "wrong", "it overwrote the input `x`"),
-        ("leaves_tail", "wrong", "`y` is off by inf"),
+        ("leaves_tail", "wrong", "`y` is not finite"),
         ("zeros", "wrong", "`y` is off by 1"),
         ("fickle", "wrong", "the outputs changed while it was timed"),
         ("dies", "crashed", "signal 6"),

@@ -28,7 +28,7 @@ const FAILING: [(&str, &str, &str); 13] = [
     ("overwrites", "wrong", "it overwrote the input `x`"),
     ("large_block", "launch_error", "invalid argument"),
     ("fails_to_compile", "compile_error", "CompileException"),
-    ("leaves_tail", "wrong", "`y` is off by inf"),
+    ("leaves_tail", "wrong", "`y` is not finite"),
     ("non_blocking", "wrong", "it works outside the timed stream"),
     ("beside", "wrong", "it works outside the timed stream"),
     ("host", "wrong", "`y` is a ndarray, and no array of cupy"),

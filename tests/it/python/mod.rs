@@ -186,7 +186,7 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
         ("by_object", "wrong", "us on inputs that it had not seen"),
         ("in_thread", "wrong", "`y` "),
         ("overwrites", "wrong", "it overwrote the input `x`"),
-        ("leaves_tail", "wrong", "`y` is off by inf"),
+        ("leaves_tail", "wrong", "`y` is not finite"),
         ("zeros", "wrong", "`y` is off by 1"),
         ("double", "wrong", "`y` is of type f64, and not f32"),
         ("flat_pairs", "wrong", "`y` has shape [500], and not [1000]"),
