@@ -131,9 +131,10 @@ fn parameters(signature: &Signature, size: &str) -> Vec<String> {
 
 fn tensors(text: &mut String, signature: &Signature, size: &str) {
     for it in signature.parameters.iter().filter(|it| it.is_pointer) {
-        let (kind, doubt) = match it.is_const {
-            true => ("inputs", "? its shape"),
-            false => ("outputs", "? its shape; what it begins with: init = 0"),
+        let (kind, doubt) = match (it.is_const, it.is_read) {
+            (true, _) => ("inputs", "? its shape"),
+            (false, true) => ("outputs", "? its shape"),
+            (false, false) => ("outputs", "? its shape; what it begins with: init = 0"),
         };
         let (dtype, doubt) = match it.dtype {
             Some(dtype) => (dtype, doubt.to_owned()),
@@ -142,9 +143,29 @@ fn tensors(text: &mut String, signature: &Signature, size: &str) {
                 format!("? `{}` is no type that is known here", it.type_name),
             ),
         };
-        let name = format!("{kind}.{}", it.name);
-        *text +=
-            &format!("{name:<9} = {{ dtype = \"{dtype}\", shape = [\"{size}\"] }}   # {doubt}\n");
+        let mut line = |name: &str, init: &str, doubt: &str| {
+            *text += &format!(
+                "{name:<9} = {{ dtype = \"{dtype}\", shape = [\"{size}\"]{init} }}   # {doubt}\n"
+            );
+        };
+        let mut init = String::new();
+        if it.is_read && !it.is_const {
+            let mut before = format!("{}0", it.name);
+            while signature
+                .parameters
+                .iter()
+                .any(|other| other.name == before)
+            {
+                before.push('0');
+            }
+            line(
+                &format!("inputs.{before}"),
+                "",
+                &format!("? what `{}` begins with", it.name),
+            );
+            init = format!(", init = \"{before}\"");
+        }
+        line(&format!("{kind}.{}", it.name), &init, &doubt);
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Parameter {
     pub is_pointer: bool,
     /// Whether what it points to is only read.
     pub is_const: bool,
+    /// Whether the function seems to read elements of it before it writes them.
+    pub is_read: bool,
 }
 
 /// The functions of a source: kernels in CUDA, functions with a body in C.
@@ -71,15 +73,17 @@ pub fn signatures(text: &str, language: DeclaredLanguage) -> Vec<Signature> {
         if !is_function || !is_callable {
             continue;
         }
-        let parameters = parameters(&text[open + 1..close]);
+        let mut parameters = parameters(&text[open + 1..close]);
+        let start = text.len() - after.len();
+        from = closing(&text, start).unwrap_or(from);
+        for it in parameters.iter_mut().filter(|it| it.is_pointer) {
+            it.is_read = is_read_first(text.get(start..from).unwrap_or_default(), &it.name);
+        }
         found.push(Signature {
             name: name.to_owned(),
             template: template(head),
             parameters,
         });
-        if let Some(end) = closing(&text, text.len() - after.len()) {
-            from = end;
-        }
     }
     found
 }
@@ -152,6 +156,7 @@ fn parameter(at: usize, text: &str) -> Parameter {
             type_name: text.trim().to_owned(),
             is_pointer: true,
             is_const: false,
+            is_read: false,
         };
     }
     let is_pointer = text.contains('*') || text.contains('[');
@@ -178,7 +183,38 @@ fn parameter(at: usize, text: &str) -> Parameter {
         type_name,
         is_pointer,
         is_const,
+        is_read: false,
     }
+}
+
+/// Whether a body seems to read elements of `name` before it writes them. The first use in the text
+/// decides: `y[i] += x` and `y[i] = x + y[i]` do, `y[i] = x` does not. Where the address alone is
+/// handed on, nobody knows, and it is taken not to.
+fn is_read_first(body: &str, name: &str) -> bool {
+    let is_of_word = |c: char| c == '_' || c.is_ascii_alphanumeric();
+    for (at, _) in body.match_indices(name) {
+        let (before, after) = (&body[..at], &body[at + name.len()..]);
+        if before.ends_with(is_of_word) || after.starts_with(is_of_word) {
+            continue;
+        }
+        let mut end = at + name.len();
+        while let Some(close) = body[end..].starts_with('[').then(|| closing(body, end)) {
+            end = close.map_or(body.len(), |close| close + 1);
+        }
+        let (element, rest) = (&body[at..end], body[end..].trim_start());
+        let is_element = element.len() > name.len() || before.ends_with('*');
+        let Some(value) = rest.strip_prefix('=').filter(|rest| !rest.starts_with('=')) else {
+            match is_element {
+                true => return true,
+                false => continue,
+            }
+        };
+        if is_element {
+            let statement = value.split(';').next().unwrap_or_default();
+            return element.len() > name.len() && statement.contains(element);
+        }
+    }
+    false
 }
 
 /// The type of elements that a type of C has.
@@ -293,5 +329,23 @@ mod tests {
                 "h <> (?* compare, i32 n)",
             ]
         );
+    }
+
+    #[test]
+    fn what_is_read_before_it_is_written_is_told() {
+        for (body, is_read) in [
+            ("{ y[i] = a * x[i]; }", false),
+            ("{ y[i] = a * x[i] + y[i]; }", true),
+            ("{ y[i] += x[i]; }", true),
+            ("{ if (y[i] == 0) y[i] = 1; }", true),
+            ("{ y[0] = x[0]; for (;;) y[i] = y[i - 1] + x[i]; }", false),
+            ("{ y[i * n + j] = 0; y[i * n + j] += x[k]; }", false),
+            ("{ *y = 0; *y += x[0]; }", false),
+            ("{ *y += x[0]; }", true),
+            ("{ atomicAdd(&y[i], x[i]); }", true),
+            ("{ float *end = y; fill(y, x); my[i] += yy[i]; }", false),
+        ] {
+            assert_eq!(is_read_first(body, "y"), is_read, "{body}");
+        }
     }
 }

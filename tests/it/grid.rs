@@ -271,7 +271,7 @@ fn cases_take_axes_of_their_workload_and_rules_that_name_them() {
     assert_eq!(names, ["crf", "norm"]);
     assert_eq!(manifest.cases[1].needs, [0]);
     let grid = Grid::new(&manifest);
-    let lines = labels(&text);
+    let lines = labels(text);
     // `scale` is no parameter: points that differ in it alone are equal.
     let expected = [
         "crf T=8 K=2 C=3 fused forward",

@@ -195,8 +195,9 @@ impl Spread {
             let (sum, count) = noisy.fold((0.0, 0.0), |(sum, count), (cosine, _)| {
                 (sum + cosine, count + 1.0)
             });
-            // One slice has few pairs: its freedom is at most that of the slices' mean.
-            let least = if count > 0.0 { sum / count } else { 1.0 };
+            // One slice has few pairs: its freedom is at most that of the slices' mean. Without
+            // noise that is NaN, which `max` passes over.
+            let least: f64 = sum / count;
             let freedoms = cosines
                 .iter()
                 .map(|own| freedom(own.max(least), products.len()));
