@@ -241,31 +241,51 @@ pub fn markdown(table: &Table) -> String {
     text
 }
 
-/// A table of LaTeX with the rules of `booktabs`.
+/// Rows of a table of LaTeX that one page holds, and characters of a line at the usual size.
+const ROWS_OF_PAGE: usize = 45;
+const WIDTH_OF_PAGE: usize = 80;
+
+/// A table of LaTeX with the rules of `booktabs`: one that floats, or a `longtable` where a page
+/// does not hold it; in small letters where a line does not.
 pub fn latex(table: &Table) -> String {
     let printed = printed(table);
     let table = &*printed.table;
-    let alignment: String = (0..table.columns.len())
-        .map(|column| if is_number(table, column) { 'r' } else { 'l' })
-        .collect();
-    let mut text = format!(
-        "% needs \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\n\\caption{{{}}}\n\
-         \\begin{{tabular}}{{{alignment}}}\n\\toprule\n",
-        latex_text(&table.title)
-    );
-    for (number, line) in units::texts(table).iter().enumerate() {
+    let texts = units::texts(table);
+    let columns = 0..table.columns.len();
+    let alignment = columns
+        .clone()
+        .map(|column| match is_number(table, column) {
+            true => 'r',
+            false => 'l',
+        });
+    let alignment: String = alignment.collect();
+    let width = |column: usize| texts.iter().map(|line| line[column].chars().count()).max();
+    let width: usize = columns.map(|column| width(column).unwrap_or(0) + 2).sum();
+    let size = match width > WIDTH_OF_PAGE {
+        true => "\\footnotesize\\setlength{\\tabcolsep}{3pt}\n",
+        false => "",
+    };
+    let caption = latex_text(&table.title);
+    let mut lines = texts.iter().map(|line| {
         let fields: Vec<String> = line.iter().map(|field| latex_text(field)).collect();
-        text.push_str(&format!("{} \\\\\n", fields.join(" & ")));
-        if number == 0 {
-            text.push_str("\\midrule\n");
-        }
+        format!("{} \\\\\n", fields.join(" & "))
+    });
+    let head = format!("\\toprule\n{}\\midrule\n", lines.next().unwrap_or_default());
+    let body: String = lines.collect();
+    let notes = table.notes.iter().map(|note| latex_text(note));
+    let notes = notes.map(|note| format!("\\par\\footnotesize {note}.\n"));
+    let notes: String = notes.collect();
+    if table.rows.len() > ROWS_OF_PAGE {
+        return format!(
+            "% needs \\usepackage{{booktabs,longtable}}\n{{{size}\\begin{{longtable}}{{{alignment}}}\n\
+             \\caption{{{caption}}}\\\\\n{head}\\endfirsthead\n{head}\\endhead\n\\bottomrule\n\
+             \\endlastfoot\n{body}\\end{{longtable}}\n{notes}}}\n"
+        );
     }
-    text.push_str("\\bottomrule\n\\end{tabular}\n");
-    for note in &table.notes {
-        text.push_str(&format!("\\par\\footnotesize {}.\n", latex_text(note)));
-    }
-    text.push_str("\\end{table}\n");
-    text
+    format!(
+        "% needs \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\n{size}\\caption{{{caption}}}\n\
+         \\begin{{tabular}}{{{alignment}}}\n{head}{body}\\bottomrule\n\\end{{tabular}}\n{notes}\\end{{table}}\n"
+    )
 }
 
 /// Text with LaTeX's own signs escaped. A word in backquotes is set in typewriter.
@@ -376,5 +396,11 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("5 \\% of $<$all$>$."), "{text}");
+        let mut long = table();
+        let row = long.rows[1].clone();
+        long.rows.resize(ROWS_OF_PAGE + 1, row);
+        let long = latex(&long);
+        assert_eq!(long.matches("time (ms) & a (us)").count(), 2, "{long}");
+        assert!(!long.contains("footnotesize\\set"), "{long}");
     }
 }
