@@ -310,3 +310,31 @@ fn sums_of_devices_give_the_spread_of_the_host() {
     }
     assert_eq!(Spread::from_raw_sums(&SHAPE, &raw[1..]), None);
 }
+
+#[test]
+fn evaluations_among_answers_become_a_spread() {
+    let (exact, probes) = case(&SHAPE, 2, 1e-6);
+    let spread = Spread::from_probes(Dtype::F32, &SHAPE, &exact, &probes);
+    let tensor = |values: &[f64]| Tensor::f64(SHAPE, values.to_vec());
+    let alone = Tensors::from([("x".to_owned(), tensor(&exact))]);
+    let mut found = alone.clone();
+    finish_probes(&mut found, "x", Dtype::F32);
+    finish_sums(&mut found, "x", &SHAPE);
+    assert!(found.keys().eq(alone.keys()), "there are no evaluations");
+    for (number, probe) in probes.iter().enumerate() {
+        found.insert(name_of_probe("x", number), tensor(probe));
+    }
+    finish_probes(&mut found, "x", Dtype::F32);
+    assert_eq!(found.len(), 2);
+    let of_x = |found: &Tensors| Spread::from_tensor(&SHAPE, &found[&name_of("x")]);
+    assert_eq!(of_x(&found), Some(spread));
+    let zeros = vec![0.0; raw_sums_length(&SHAPE, 2)];
+    let mut found = alone;
+    found.insert(name_of_raw_sums("x"), Tensor::f64([zeros.len()], zeros));
+    finish_sums(&mut found, "x", &SHAPE);
+    assert_eq!(found.len(), 2);
+    assert_eq!(
+        of_x(&found).map(|spread| spread.whole.mean_square),
+        Some(0.0)
+    );
+}
