@@ -108,11 +108,14 @@ def on_gpu(request, frameworks, inputs):
         if is_right:
             return found, None
     except Exception as error:
-        # Without it the CPU may still have an answer. A context that is lost has none.
-        if faults.status_of(error) == "crashed":
+        # Without it the CPU may still have an answer. A context that is lost has none, and what the reference is off
+        # in the judged format is known here alone.
+        status = faults.status_of(error)
+        if status == "crashed" or status == "oom" and evaluation and evaluation.own is None:
             raise
         error.__traceback__ = None
-    own = evaluation.own if evaluation else None
+    # Once an answer was held against them, they are none of an answer that is not to be trusted.
+    own = evaluation.own if evaluation and not evaluation.own_errors else None
     return None, own and {name: held.cpu() for name, held in own.items()}
 
 
