@@ -32,6 +32,13 @@ pub(super) fn choose(
     let kept: Vec<usize> = (0..cases.len())
         .filter(|&index| is_kept(&cases[index]))
         .collect();
+    if let ([], [first, ..]) = (&*kept, named)
+        && cx.diagnostics.errors() == 0
+    {
+        let message = "no case that is run has any of the backends that are named";
+        cx.report(Code::UnknownBackend, first.at, message)
+            .help("`sweeper workloads NAME` shows those of a workload");
+    }
     let place_of = |old: usize| kept.iter().position(|held| *held == old);
     let pairs = cases.into_iter().zip(places).enumerate();
     pairs

@@ -1,6 +1,6 @@
 //! The points of a grid that are measured: those that sampling and the budget leave.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::published::{Group, Sampling, evenly};
 use crate::grid::Grid;
@@ -79,17 +79,18 @@ impl Selection {
 /// Keeps so many configurations of each case that are left, spread over its grid from end to end,
 /// with all their backends and phases.
 fn keep_some(grid: &Grid<'_>, count: usize, kept: &mut [bool]) {
-    let points = || grid.points().iter().zip(0..);
-    let mut chosen = BTreeSet::new();
-    for case in 0..grid.manifest().cases.len() {
-        let is_left = |index: usize| usize::from(grid.points()[index].case) == case && kept[index];
-        let left = points().filter(|(_, index)| is_left(*index));
-        let all: BTreeSet<u64> = left.map(|(point, _)| point.code).collect();
-        let all: Vec<u64> = all.into_iter().collect();
-        chosen.extend(evenly(all.len(), count).map(|at| (case, all[at])));
+    let mut left: BTreeMap<u16, BTreeSet<u64>> = BTreeMap::new();
+    let points = grid.points().iter().zip(kept.iter_mut());
+    for (point, _) in points.filter(|(_, kept)| **kept) {
+        left.entry(point.case).or_default().insert(point.code);
     }
-    for (point, index) in points() {
-        kept[index] &= chosen.contains(&(usize::from(point.case), point.code));
+    for codes in left.values_mut() {
+        let all: Vec<u64> = codes.iter().copied().collect();
+        *codes = evenly(all.len(), count).map(|at| all[at]).collect();
+    }
+    for (point, kept) in grid.points().iter().zip(kept) {
+        let codes = left.get(&point.case);
+        *kept &= codes.is_some_and(|codes| codes.contains(&point.code));
     }
 }
 

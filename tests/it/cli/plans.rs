@@ -51,6 +51,9 @@ fn backends_of_several_workloads_are_chosen_together() {
         "{some}"
     );
     assert!(!some.contains(" copy "), "{some}");
+    let args = ["plan", "m.toml", "--case", "copy", "--backends", "fused"];
+    let none = text(&place.sweeper(&args));
+    assert!(none.contains("no case that is run has any"), "{none}");
     let none = listed("fussed");
     assert!(
         none.contains("`fused`?") && none.ends_with("\n1 error\n\n"),

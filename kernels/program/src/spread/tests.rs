@@ -1,6 +1,7 @@
 //! Noise in slices, and faults that do not hide in it.
 
 use super::*;
+use crate::check::{Metric, TensorCheck};
 use crate::inputs::{InputKey, Stream};
 
 const SHAPE: [usize; 3] = [4, 30, 16];
