@@ -36,8 +36,7 @@ pub(super) fn choose(
         && cx.diagnostics.errors() == 0
     {
         let message = "no case that is run has any of the backends that are named";
-        cx.report(Code::UnknownBackend, first.at, message)
-            .help("`sweeper workloads NAME` shows those of a workload");
+        cx.report(Code::UnknownBackend, first.at, message);
     }
     let place_of = |old: usize| kept.iter().position(|held| *held == old);
     let pairs = cases.into_iter().zip(places).enumerate();

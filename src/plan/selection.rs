@@ -35,11 +35,8 @@ impl Selection {
         let kept = published.as_ref().map(|sampling| sampling.kept.clone());
         let mut kept = kept.unwrap_or_else(|| vec![true; grid.points().len()]);
         if let Some(count) = grid.manifest().limits.sample_configs {
-            keep_some(
-                grid,
-                usize::try_from(count).unwrap_or(usize::MAX),
-                &mut kept,
-            );
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            keep_some(grid, count, &mut kept);
         }
         let mut chosen: Vec<u32> = all.filter(|index| kept[*index as usize]).collect();
         let sampled = chosen.len();
