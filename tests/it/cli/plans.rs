@@ -35,10 +35,8 @@ fn backends_of_several_workloads_are_chosen_together() {
          [case.other]\nworkload = \"semicrf\"\n[case.copy]\nworkload = \"copy\"\n\
          grid = { elements = 64 }\n[device]\nuse = \"cpu\"\n",
     );
-    let listed = |backends: &str| {
-        let listed = place.sweeper(&["plan", "m.toml", "--list", "--backends", backends]);
-        text(&listed)
-    };
+    let args = ["plan", "m.toml", "--list", "--backends"];
+    let listed = |backends| text(&place.sweeper(&[&args[..], &[backends]].concat()));
     let both = listed("fused,builtin");
     assert!(
         both.contains(" fused ") && both.contains(" builtin "),
@@ -51,8 +49,7 @@ fn backends_of_several_workloads_are_chosen_together() {
         "{some}"
     );
     assert!(!some.contains(" copy "), "{some}");
-    let args = ["plan", "m.toml", "--case", "copy", "--backends", "fused"];
-    let none = text(&place.sweeper(&args));
+    let none = text(&place.sweeper(&["check", "m.toml", "--case=copy", "--backends=fused"]));
     assert!(none.contains("no case that is run has any"), "{none}");
     let none = listed("fussed");
     assert!(
