@@ -97,8 +97,8 @@ impl ErrorSums {
 
     /// From numbers one after another, as the answer's keeper gives them: how many elements are
     /// wrong because they are not finite or should not be, the error times the answer, the squares
-    /// of errors (the whole, then the slices along each axis that [`is_sliced`]), and those of the
-    /// answer. None if there are not as many, or if elements are wrong.
+    /// of errors (of the whole, then of the slices along each axis with [`super::is_sliced`]), and
+    /// those of the answer. None if there are not as many, or if elements are wrong.
     pub fn from_raw(shape: &[usize], raw: &[f64]) -> Option<Self> {
         let empty = SliceSums::zero(shape);
         let (&[wrong, along], mut rest) = raw.split_first_chunk()?;
