@@ -104,7 +104,7 @@ fn manifest(args: &NewArgs) -> Result<(String, PathBuf, Option<String>), (Exit, 
     let folder = folder.unwrap_or(Path::new("."));
     let source = relative(&args.source, folder);
     let source = source.to_string_lossy();
-    let text = draft::manifest(&source, (&signature, &others), language);
+    let text = draft::manifest((&source, &text), (&signature, &others), language);
     Ok((text, path, left_out))
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use sweeper_program::Dtype;
 
 use super::python::declaration::PythonDeclaration;
+use super::real_types::RealTypes;
 
 /// The right answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,6 +33,9 @@ pub struct PeerDeclaration {
     pub name: String,
     /// SHA-256 of its implementation in hex digits.
     pub sha256: String,
+    /// Its text is compiled with `double` for `float`, and gets f64 for f32.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_in_f64: bool,
 }
 
 /// Files with the right outputs: one, or one for each value of the parameters in its name.
@@ -110,6 +114,27 @@ pub struct JudgeDeclaration {
     pub bound: Option<f64>,
 }
 
+/// What follows the name of a backend whose text is compiled with `double` for `float`.
+const IN_F64: &str = " in f64";
+
+impl PeerDeclaration {
+    /// The name by which its problem has the program.
+    pub fn program_name(&self) -> String {
+        match self.is_in_f64 {
+            true => format!("{}{IN_F64}", self.name),
+            false => self.name.clone(),
+        }
+    }
+
+    /// The backend of such a name, and the types that its text computes in.
+    pub(super) fn parse_program_name(name: &str) -> (&str, RealTypes) {
+        match name.strip_suffix(IN_F64) {
+            Some(backend) => (backend, RealTypes::InF64),
+            None => (name, RealTypes::AsWritten),
+        }
+    }
+}
+
 impl Reference {
     /// Removes what is part of no identity.
     pub(super) fn clear_places(&mut self) {
@@ -126,6 +151,14 @@ impl Reference {
         }
     }
 
+    /// The backend whose outputs are right, if one's are.
+    pub fn peer(&self) -> Option<&PeerDeclaration> {
+        match self {
+            Reference::Backend(peer) => Some(peer),
+            _ => None,
+        }
+    }
+
     /// Where the right answer comes from, for people.
     pub fn shown(&self) -> String {
         match self {
@@ -133,7 +166,7 @@ impl Reference {
             Reference::Python(function) => {
                 format!("`{}` of {} in f64", function.entry, function.shown())
             }
-            Reference::Backend(peer) => format!("the backend `{}`", peer.name),
+            Reference::Backend(peer) => format!("the backend `{}`", peer.program_name()),
             Reference::File(file) => format!("tensors of {}/{}", file.folder, file.name),
             Reference::None => "none".to_owned(),
         }

@@ -14,11 +14,12 @@ use sweeper_program::{
 
 use sweeper_workloads::showing::make_rows;
 
-use super::check::{ExpectedFile, FileReference, Products, Reference, Tolerance};
+use super::check::{ExpectedFile, FileReference, PeerDeclaration, Products, Reference, Tolerance};
 use super::declaration::{Initial, ProblemDeclaration, TensorDeclaration};
 use super::fill::Filler;
 use super::program::ProblemTensors;
 use super::python::{Function, real_type};
+use super::real_types::RealTypes;
 use super::reference::{Elementwise, given, reference_scope, strides};
 use super::scope::{compile, compile_all, fill_scope, operands, problem_scope, real, reals, size};
 use super::template::Template;
@@ -208,7 +209,7 @@ impl Definition {
     pub(super) fn showing(&self, sizes: &Sizes, key: &InputKey) -> Option<Tensors> {
         // A judge of the user may know no other inputs than those of the manifest.
         let has_spreads = sizes.outputs.iter().all(|spec| self.has_spread(spec));
-        let is_judged = has_spreads && self.judge.is_none();
+        let is_judged = has_spreads && self.answers_any_inputs() && self.judge.is_none();
         let inputs = sizes.inputs.iter().zip(&self.fills);
         let normal = inputs.filter(|(spec, fill)| spec.dtype.is_real() && fill.is_normal());
         let normal: Vec<&TensorSpec> = normal.map(|(spec, _)| spec).collect();
@@ -278,9 +279,16 @@ impl Definition {
 
     /// Whether the tolerance of an output follows from what rounding does to it.
     fn has_spread(&self, output: &TensorSpec) -> bool {
-        let is_evaluated = self.reference.is_some() || self.function.is_some();
+        let in_f64 = |peer: &PeerDeclaration| peer.is_in_f64;
+        let peer = self.declaration.reference.peer();
+        let is_evaluated = self.answers_any_inputs() || peer.is_some_and(in_f64);
         let is_derived = self.declaration.tolerance == Tolerance::Derived;
         is_evaluated && is_derived && output.dtype.is_real()
+    }
+
+    /// Whether the reference can be asked about other inputs than the published ones.
+    fn answers_any_inputs(&self) -> bool {
+        self.reference.is_some() || self.function.is_some()
     }
 
     /// The call of the reference in Python, if there is one: with real numbers of type f64.
@@ -333,7 +341,13 @@ impl Definition {
     /// Where right outputs come from that are neither computed here nor by a function.
     pub(super) fn answer_source(&self, sizes: &Sizes) -> Option<AnswerSource> {
         match &self.declaration.reference {
-            Reference::Backend(peer) => Some(AnswerSource::Backend(peer.name.clone())),
+            Reference::Backend(peer) => {
+                let is_derived = self.declaration.tolerance == Tolerance::Derived;
+                Some(AnswerSource::Backend {
+                    name: peer.program_name(),
+                    judged: (peer.is_in_f64 && is_derived).then(|| peer.name.clone()),
+                })
+            }
             Reference::File(reference) => {
                 let file = self.expected_file(reference, sizes).ok()?;
                 Some(AnswerSource::File {
@@ -485,6 +499,7 @@ fn foreign(
         dtype: Dtype::F64,
         products,
         phase: Phase::Forward,
+        reals: RealTypes::AsWritten,
     };
     // That each output is computed was checked with the manifest, and parameters have values.
     let request = function.request(&[], &tensors, &operands(&sizes.values));

@@ -4,6 +4,7 @@ use sweeper_program::Dtype;
 use sweeper_workloads::registry;
 
 use super::declaration::DeclaredLanguage;
+use super::real_types::can_be_in_f64;
 use super::signature::{Parameter, Signature};
 
 /// Names of sizes that functions commonly have, the most telling first.
@@ -13,7 +14,7 @@ const SIZES: [&str; 7] = ["n", "size", "len", "length", "count", "elements", "nu
 /// are backends of one workload, judged by the first. What the signature does not say is a comment
 /// that begins with `?`.
 pub fn manifest(
-    source: &str,
+    (source, source_text): (&str, &str),
     (signature, others): (&Signature, &[String]),
     language: DeclaredLanguage,
 ) -> String {
@@ -43,7 +44,12 @@ pub fn manifest(
         parameters(signature, size).join(", ")
     );
     tensors(&mut text, signature, size);
-    text += &check(others, &backend, language);
+    let types = || signature.parameters.iter().map(|it| it.dtype);
+    let in_f64 = can_be_in_f64(source_text)
+        && signature.template.is_empty()
+        && types().all(|dtype| dtype.is_some())
+        && types().any(|dtype| dtype == Some(Dtype::F32));
+    text += &check(others, &backend, language, in_f64);
     text += &format!("\n[backend.{backend}]\nworkload = \"{workload}\"\n");
     text += &match language {
         DeclaredLanguage::Cuda => format!("cuda     = \"{source}\"\n"),
@@ -85,17 +91,23 @@ fn axes(whole: &[&Parameter], size: &str) -> Vec<String> {
     }
 }
 
-/// What is right: nobody knows of one kernel; others do what the first does.
-fn check(others: &[String], backend: &str, language: DeclaredLanguage) -> String {
+/// What is right: the first kernel's own text in f64 where it can be that, else what the first
+/// does; nobody knows of one kernel.
+fn check(others: &[String], backend: &str, language: DeclaredLanguage, in_f64: bool) -> String {
     let first = match language {
         DeclaredLanguage::C => backend.to_owned(),
         DeclaredLanguage::Cuda => format!("{backend}{{block_size=256}}"),
     };
-    match others {
-        [] => "check     = { reference = \"none\" }                # ? the right answer, such as \
-               { expr = \"2 * x\" }\n"
+    match (in_f64, others) {
+        (true, _) => format!(
+            "# ? Its own text with double for float: this shows what rounding does, and no mistake \
+             in its formula.\n# A formula shows both: {{ expr = \"2 * x\" }}.\n\
+             check     = {{ reference = {{ backend = \"{first}\", dtype = \"f64\" }} }}\n"
+        ),
+        (false, []) => "check     = { reference = \"none\" }                # ? the right answer, \
+                        such as { expr = \"2 * x\" }\n"
             .to_owned(),
-        _ => format!(
+        (false, _) => format!(
             "check     = {{ reference = {{ backend = \"{first}\" }}, tolerance = 1e-5 }}   # ? says \
              that both do the same; a formula says what is right\n"
         ),

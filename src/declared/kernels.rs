@@ -6,12 +6,16 @@ use sweeper_program::{Dtype, KernelSource, SourceFile, UserOptions};
 
 use super::declaration::{ArgDeclaration, DeclaredLanguage, KernelsDeclaration, LaunchDeclaration};
 use super::definition::Shaped;
+use super::real_types::{self, RealTypes};
 use super::scope::{compile, compile_all};
 use super::template::Template;
 use crate::expression::{Expression, Operand, Scope};
 
 /// The main file of a C source: it includes the user's, and calls its functions.
 const CALLER: &str = "sweeper_call.c";
+
+/// The main file of a CUDA source whose text is compiled with `double` for `float`.
+const IN_F64: &str = "sweeper_in_f64.cu";
 
 /// A launch with its expressions compiled.
 #[derive(Debug)]
@@ -59,7 +63,7 @@ impl Kernels {
                 .map(|scratch| Shaped::new(&scratch.tensor, scope))
                 .collect::<Result<_, _>>()?,
             defines: defines.collect::<Result<_, String>>()?,
-            files: files(declaration),
+            files: files(declaration, RealTypes::AsWritten),
             declaration: declaration.clone(),
         })
     }
@@ -74,6 +78,7 @@ impl Kernels {
         launch: usize,
         names: &[String],
         slots: &[Operand<'_>],
+        reals: RealTypes,
     ) -> Result<KernelSource, String> {
         let define = |(name, expression): &(String, Expression)| {
             let value = expression.evaluate(slots);
@@ -88,7 +93,10 @@ impl Kernels {
         distinct.dedup();
         Ok(KernelSource {
             language: self.declaration.language.of_kernels(),
-            files: Cow::Owned(self.files.clone()),
+            files: Cow::Owned(match reals {
+                RealTypes::AsWritten => self.files.clone(),
+                RealTypes::InF64 => files(&self.declaration, reals),
+            }),
             entry: Cow::Owned(match is_c {
                 true => caller(launch),
                 false => names[launch].clone(),
@@ -142,21 +150,29 @@ fn compiled(launch: &LaunchDeclaration, scope: &Scope) -> Result<Launch, String>
 }
 
 /// The files that a compiler gets.
-fn files(declaration: &KernelsDeclaration) -> Vec<SourceFile> {
+fn files(declaration: &KernelsDeclaration, reals: RealTypes) -> Vec<SourceFile> {
+    let user = declaration.files.first().map_or("", |file| &file.name);
+    let user = match reals {
+        RealTypes::AsWritten => format!("#include \"{user}\"\n"),
+        RealTypes::InF64 => {
+            let prelude = real_types::prelude(declaration.language);
+            format!("{prelude}#include \"{user}\"\n")
+        }
+    };
     let own = declaration.files.iter().map(|file| SourceFile {
         name: Cow::Owned(file.name.clone()),
         text: Cow::Owned(file.text.clone()),
     });
-    match declaration.language {
-        DeclaredLanguage::Cuda => own.collect(),
-        DeclaredLanguage::C => {
-            let main = SourceFile {
-                name: Cow::Borrowed(CALLER),
-                text: Cow::Owned(caller_text(declaration)),
-            };
-            std::iter::once(main).chain(own).collect()
-        }
-    }
+    let main = |name, text| SourceFile {
+        name: Cow::Borrowed(name),
+        text: Cow::Owned(text),
+    };
+    let main = match (declaration.language, reals) {
+        (DeclaredLanguage::Cuda, RealTypes::AsWritten) => None,
+        (DeclaredLanguage::Cuda, RealTypes::InF64) => Some(main(IN_F64, user)),
+        (DeclaredLanguage::C, _) => Some(main(CALLER, caller_text(declaration, &user, reals))),
+    };
+    main.into_iter().chain(own).collect()
 }
 
 fn caller(launch: usize) -> String {
@@ -165,10 +181,9 @@ fn caller(launch: usize) -> String {
 
 /// The text of [`CALLER`]: a function of the form that kernels have for each launch, which hands
 /// 64-bit cells on as the user's function takes them.
-fn caller_text(declaration: &KernelsDeclaration) -> String {
-    let user = declaration.files.first().map_or("", |file| &file.name);
+fn caller_text(declaration: &KernelsDeclaration, user: &str, reals: RealTypes) -> String {
     let mut text = format!(
-        "#include <stdint.h>\n#include <string.h>\n#include \"{user}\"\n\n\
+        "#include <stdint.h>\n#include <string.h>\n{user}\n\
          static inline float sweeper_f32(uint64_t cell) {{\n    \
          uint32_t bits = (uint32_t)cell;\n    float value;\n    \
          memcpy(&value, &bits, sizeof value);\n    return value;\n}}\n\
@@ -177,7 +192,7 @@ fn caller_text(declaration: &KernelsDeclaration) -> String {
     );
     for (number, launch) in declaration.launches.iter().enumerate() {
         let args = launch.args.iter().enumerate();
-        let args: Vec<String> = args.map(|(at, arg)| argument(at, arg)).collect();
+        let args: Vec<String> = args.map(|(at, arg)| argument(at, arg, reals)).collect();
         text.push_str(&format!(
             "\n__attribute__((visibility(\"default\"))) void {}(const uint64_t *args, \
              uint32_t block) {{\n    (void)args;\n    (void)block;\n    {}({});\n}}\n",
@@ -189,11 +204,11 @@ fn caller_text(declaration: &KernelsDeclaration) -> String {
     text
 }
 
-fn argument(at: usize, arg: &ArgDeclaration) -> String {
+fn argument(at: usize, arg: &ArgDeclaration, reals: RealTypes) -> String {
     let cell = format!("args[{at}]");
     match arg {
         ArgDeclaration::Tensor { .. } => format!("(void *)(uintptr_t){cell}"),
-        ArgDeclaration::Scalar(dtype, _) => match dtype {
+        ArgDeclaration::Scalar(dtype, _) => match reals.dtype(*dtype) {
             Dtype::F32 => format!("sweeper_f32({cell})"),
             Dtype::F64 => format!("sweeper_f64({cell})"),
             Dtype::I8 => format!("(int8_t){cell}"),

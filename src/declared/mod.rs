@@ -19,6 +19,7 @@ mod scope;
 mod definition;
 mod fill;
 mod reference;
+mod real_types;
 mod trial;
 mod template;
 mod kernels;

@@ -12,9 +12,10 @@ use sweeper_program::{
 };
 
 use super::backend::Backend;
-use super::check::Products;
+use super::check::{PeerDeclaration, Products};
 use super::definition::{Definition, Sizes};
 use super::program::ProblemTensors;
+use super::real_types::RealTypes;
 use super::trial::trials;
 
 /// The backends that a manifest declares for a workload.
@@ -122,18 +123,26 @@ impl Problem for Own {
         if let Some(reason) = self.definition.objection(&self.sizes) {
             return Err(Refusal::Invalid(reason));
         }
-        let outputs = &self.definition.declaration.outputs;
-        let initial = outputs
-            .iter()
-            .map(|output| (&*output.tensor.name, &output.initial));
+        let (backend, reals) = PeerDeclaration::parse_program_name(backend);
+        let typed = |specs: &[TensorSpec]| -> Vec<TensorSpec> {
+            let typed = |spec: &TensorSpec| TensorSpec {
+                dtype: reals.dtype(spec.dtype),
+                ..spec.clone()
+            };
+            specs.iter().map(typed).collect()
+        };
+        let (inputs, outputs) = (typed(&self.sizes.inputs), typed(&self.sizes.outputs));
+        let declared = self.definition.declaration.outputs.iter();
+        let initial = declared.map(|output| (&*output.tensor.name, &output.initial));
         let tensors = ProblemTensors {
-            inputs: &self.sizes.inputs,
-            outputs: &self.sizes.outputs,
+            inputs: &inputs,
+            outputs: &outputs,
             initial: initial.collect(),
             parameters: &self.sizes.values,
-            dtype: self.dtype,
+            dtype: reals.dtype(self.dtype),
             products: self.definition.declaration.products,
             phase,
+            reals,
         };
         let program = self.backends.program(backend, &tensors, target);
         program.unwrap_or_else(|| Err(unknown(backend)))
@@ -233,6 +242,7 @@ impl Problem for Extended {
             dtype: self.dtype,
             products: Products::F32,
             phase,
+            reals: RealTypes::AsWritten,
         };
         match self.backends.program(backend, &tensors, target) {
             Some(program) => program,

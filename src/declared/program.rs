@@ -15,6 +15,7 @@ use super::declaration::{DeclaredLanguage, Initial};
 use super::kernels::{Kernels, Launch, LaunchArg, address_of};
 use super::python::Function;
 use super::python::declaration::{ArrayLibrary, PythonSource};
+use super::real_types::RealTypes;
 use super::scope::{limits, size};
 use crate::expression::{Expression, Operand};
 
@@ -32,6 +33,8 @@ pub(super) struct ProblemTensors<'a> {
     pub(super) products: Products,
     /// What is computed.
     pub(super) phase: Phase,
+    /// The types that texts compute in; those of tensors are adapted already.
+    pub(super) reals: RealTypes,
 }
 
 /// A program in the making: where each tensor lies.
@@ -40,6 +43,7 @@ struct Maker<'a> {
     /// The buffer of each name that arguments use, and whether it may be written.
     named: BTreeMap<String, (BufferId, bool)>,
     slots: Vec<Operand<'a>>,
+    reals: RealTypes,
 }
 
 impl Backend {
@@ -75,6 +79,7 @@ impl Backend {
             program: Program::default(),
             named: BTreeMap::new(),
             slots: values.chain(limits).collect(),
+            reals: tensors.reals,
         };
         for (rule, reason) in &self.require {
             match rule.holds(&maker.slots) {
@@ -170,7 +175,8 @@ impl Maker<'_> {
     fn place_scratch(&mut self, kernels: &Kernels, dtype: Dtype) -> Result<(), String> {
         let declared = kernels.declaration.scratch.iter();
         for (shaped, scratch) in kernels.scratch.iter().zip(declared) {
-            let spec = shaped.spec(dtype, &self.slots)?;
+            let mut spec = shaped.spec(dtype, &self.slots)?;
+            spec.dtype = self.reals.dtype(spec.dtype);
             let buffer = self.buffer(&spec, Role::Workspace, Binding::Scratch);
             if let Some(value) = scratch.initial {
                 self.fill(buffer, value);
@@ -245,7 +251,7 @@ impl Maker<'_> {
             if threads.clone().any(|&extent| extent == 0) {
                 continue;
             }
-            let source = kernels.source(number, &names, &self.slots)?;
+            let source = kernels.source(number, &names, &self.slots, self.reals)?;
             let args = launch.args.iter().map(|arg| self.arg(arg));
             let args = args.collect::<Result<_, String>>()?;
             let kernel = self.program.kernel(Kernel::Compiled(source));
@@ -316,10 +322,15 @@ impl Maker<'_> {
             Some(expression) => self.extent(expression),
             None => Ok(default),
         };
+        let shared_bytes = optional(&launch.shared, 0)?;
         Ok(Geometry {
             grid: extents(&launch.grid)?,
             block: extents(&launch.block)?,
-            shared_bytes: optional(&launch.shared, 0)?,
+            // What it holds may all be f32.
+            shared_bytes: match self.reals {
+                RealTypes::AsWritten => shared_bytes,
+                RealTypes::InF64 => 2 * shared_bytes,
+            },
             cluster: optional(&launch.cluster, 1)?,
             overlaps: false,
         })
@@ -356,6 +367,7 @@ impl Maker<'_> {
                 let shown = expression.text();
                 let value = expression.evaluate(&self.slots);
                 let value = value.map_err(|error| format!("`{shown}`: {error}"))?;
+                let dtype = &self.reals.dtype(*dtype);
                 let scalar = match value {
                     Operand::Int(value) => Scalar::whole(*dtype, value),
                     Operand::Bool(value) => Scalar::whole(*dtype, i64::from(value)),

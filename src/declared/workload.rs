@@ -124,10 +124,8 @@ impl Declared {
 
     /// The backend that computes the right outputs, if one does.
     pub fn peer(&self) -> Option<&str> {
-        match &self.definition.as_ref()?.declaration.reference {
-            Reference::Backend(peer) => Some(&peer.name),
-            _ => None,
-        }
+        let reference = &self.definition.as_ref()?.declaration.reference;
+        reference.peer().map(|peer| &*peer.name)
     }
 
     /// The interpreters that execute its functions in Python.

@@ -179,7 +179,7 @@ fn is_answered_elsewhere(
     answers: &Answers,
 ) -> Result<bool, Outcome> {
     match whole.problem.answer_source() {
-        Some(AnswerSource::Backend(_)) => return Ok(true),
+        Some(AnswerSource::Backend { .. }) => return Ok(true),
         Some(AnswerSource::File { path, sha256 }) => {
             let found = tensors::read_expected(&path, &sha256, whole.problem.as_ref());
             whole.expected = Some(found.map_err(unread)?);

@@ -14,6 +14,7 @@ pub mod device_oracle;
 pub mod foreign_inputs;
 mod foreign_oracle;
 mod peer;
+mod text_in_f64;
 mod judge;
 mod trespass;
 mod trial;

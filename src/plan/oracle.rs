@@ -45,21 +45,23 @@ impl BlockOracle {
         device: &PlanDevice,
         kernels: &Mutex<Kernels>,
     ) -> Self {
-        let (asked, program) = match problem.answer_source() {
-            Some(AnswerSource::Backend(peer)) => {
+        let (asked, programs): (_, Vec<Program>) = match problem.answer_source() {
+            Some(AnswerSource::Backend { name, judged }) => {
                 // A refusal is told by whoever runs it.
-                let program = problem.program(&peer, phase, shape, &device.target);
-                (Asked::Nobody, program.ok())
+                let programs = [Some(name), judged].into_iter().flatten();
+                let programs = programs
+                    .filter_map(|name| problem.program(&name, phase, shape, &device.target).ok());
+                (Asked::Nobody, programs.collect())
             }
-            Some(AnswerSource::File { .. }) => (Asked::Nobody, None),
+            Some(AnswerSource::File { .. }) => (Asked::Nobody, Vec::new()),
             None => host_or_device(problem, phase, device),
         };
-        let Some(program) = program else {
+        if programs.is_empty() {
             let kernels = Vec::new();
             return BlockOracle { asked, kernels };
-        };
+        }
         let mut kernels = kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        let sources = program.sources().into_iter();
+        let sources = programs.iter().flat_map(Program::sources);
         BlockOracle {
             asked: Asked::Device,
             kernels: sources.map(|source| kernels.intern(source)).collect(),
@@ -73,17 +75,17 @@ fn host_or_device(
     problem: &dyn Problem,
     phase: Phase,
     device: &PlanDevice,
-) -> (Asked, Option<Program>) {
+) -> (Asked, Vec<Program>) {
     if problem.foreign_oracle().is_some() {
-        return (Asked::Function, None);
+        return (Asked::Function, Vec::new());
     }
     let operations = problem.oracle_operations(phase, 1);
     if operations.is_infinite() {
-        return (Asked::Nobody, None);
+        return (Asked::Nobody, Vec::new());
     }
     let takes_long = operations > HOST_ORACLE_S * ORACLE_OPERATIONS_PER_SECOND;
     let on_device = (takes_long && device.kind == DeviceKind::Cuda)
         .then(|| problem.device_oracle(phase, &device.target));
     let program = on_device.flatten().map(|oracle| oracle.program);
-    (Asked::Host(operations), program)
+    (Asked::Host(operations), program.into_iter().collect())
 }

@@ -39,7 +39,7 @@ impl Checked {
     pub const WORDS: &str = "`full`, `reduced`, `peer` or `none`";
     /// The meaning of the word, for people.
     pub const ABOUT: &str = "how outputs were compared with the oracle's: `full`, `reduced`, \
-         `peer` (with another backend's) or `none`";
+         `peer` (with another backend's, or a text's in f64) or `none`";
 
     /// The word of rows.
     pub const fn name(self) -> &'static str {

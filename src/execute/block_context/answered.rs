@@ -12,9 +12,10 @@ use crate::device::{Device, memory};
 use crate::execute::block::Listener;
 use crate::execute::block_inputs::{BlockInputs, SmallerProblem, covering_phase};
 use crate::execute::device_oracle::{Answered, DeviceOracle};
+use crate::execute::foreign_oracle;
+use crate::execute::peer::Peer;
 use crate::execute::protocol::Stage;
 use crate::execute::verify::ProblemInstance;
-use crate::execute::{foreign_oracle, peer};
 
 /// Asks the device for the right answers, if that is what a smaller problem is for; the host, where
 /// it has none.
@@ -64,10 +65,13 @@ pub(super) fn answered_by_reference(
 ) -> Result<(), ContextError> {
     let (block, artifacts) = (oracle.block, oracle.artifacts);
     foreign_oracle::forget_others(block);
-    if let Some(AnswerSource::Backend(peer)) = whole.problem.answer_source() {
-        let found = peer::answer(block, whole, &peer, artifacts, device, listener)?;
-        whole.expected = Some(found);
-        whole.peer = Some(peer);
+    if let Some(AnswerSource::Backend { name, judged }) = whole.problem.answer_source() {
+        let peer = Peer {
+            name: &name,
+            judged: judged.as_deref(),
+        };
+        whole.expected = Some(peer.answer(block, whole, artifacts, device, listener)?);
+        whole.peer = Some(name);
     }
     if whole.expected.is_none()
         && foreign_oracle::waits_for_device(whole.problem.as_ref())

@@ -89,10 +89,12 @@ fn products(cx: &mut Context<'_>, node: &Node, problem: &mut ProblemDeclaration)
 /// Reports a tolerance that can't be derived: nobody knows the error of a backend's outputs, or of
 /// those in a file.
 fn needs_tolerance(cx: &mut Context<'_>, node: &Node, problem: &ProblemDeclaration) {
-    let given = match problem.reference {
-        Reference::Backend(_) => "a backend's outputs",
+    let given = match &problem.reference {
+        Reference::Backend(peer) if !peer.is_in_f64 => "a backend's outputs",
         Reference::File(_) => "a file's tensors",
-        Reference::Expr(_) | Reference::Python(_) | Reference::None => return,
+        Reference::Backend(_) | Reference::Expr(_) | Reference::Python(_) | Reference::None => {
+            return;
+        }
     };
     let mut outputs = problem.outputs.iter();
     let has_real = outputs.any(|output| output.tensor.dtype.is_none_or(Dtype::is_real));

@@ -11,7 +11,9 @@ use super::python_arguments::Reader;
 use super::render::DIGESTS;
 use super::{NUMBER, Names, expression, template_of};
 use crate::declared::check::{FileReference, PeerDeclaration, Reference};
-use crate::declared::declaration::{Declaration, ProblemDeclaration};
+use crate::declared::declaration::{
+    BackendDeclaration, Declaration, Implementation, ProblemDeclaration,
+};
 use crate::declared::python::declaration::{PythonArgument, PythonDeclaration};
 use crate::declared::{Declared, problem_scope, reference_scope};
 use crate::expression::Scope;
@@ -65,9 +67,17 @@ pub(super) fn reference(
     } else if has("backend") {
         let name = section.take(cx, "backend");
         let name = name.and_then(|node| cx.text(node, "backend"));
+        let dtype = section.take(cx, "dtype");
+        let word = dtype.map(|node| (node, cx.text(node, "dtype")));
+        if let Some((node, Some(word))) = &word
+            && word != Dtype::F64.name()
+        {
+            cx.unknown_word(node.at, "dtype", word, [Dtype::F64.name()]);
+        }
         let peer = |name| PeerDeclaration {
             name,
             sha256: String::new(),
+            is_in_f64: dtype.is_some(),
         };
         name.map(|name| Reference::Backend(peer(name)))
     } else if has("file") {
@@ -274,10 +284,23 @@ pub(super) fn find_peers(
         match known.find(|backend| backend.name == family_of(&name)) {
             Some(backend) => {
                 peer.sha256 = backend.implementation_digest().hex();
+                if let Some(reason) = peer.is_in_f64.then(|| not_in_f64(backend)).flatten() {
+                    let message = format!("`{name}` can't compute in f64");
+                    cx.report(Code::Conflict, node.at, message).label(reason);
+                }
                 one_configuration(cx, node, &name, declaration);
             }
             None => unknown_peer(cx, node, &name, backends, declaration),
         }
+    }
+}
+
+/// Why the text of a backend can't be compiled with `double` for `float`.
+fn not_in_f64(backend: &BackendDeclaration) -> Option<&'static str> {
+    match &backend.implementation {
+        Implementation::Kernels(kernels) if kernels.libraries.is_empty() => None,
+        Implementation::Kernels(_) => Some("functions of its libraries take f32"),
+        _ => Some("`dtype` is for kernels in C and CUDA"),
     }
 }
 

@@ -128,7 +128,10 @@ fn check() -> Value {
         string(),
         "a backend of the manifest that computes this workload",
     );
-    let peer = object(json!({ "backend": backend }), &["backend"]);
+    let about = "its text is compiled with `double` for `float`";
+    let in_f64 = described(one_of(&["f64"]), about);
+    let peer = json!({ "backend": backend, "dtype": in_f64 });
+    let peer = object(peer, &["backend"]);
     let path = "a file of safetensors with the outputs; parameters may stand in braces";
     let file = json!({ "file": described(string(), path), "digests": digests() });
     let file = object(file, &["file"]);

@@ -46,12 +46,13 @@ fn compared(block: &Block, winner: &str, loser: &str) -> String {
         );
     }
     if 2 * undecided > all {
-        let (ahead, times) = match faster >= slower {
-            true => (winner, faster),
-            false => (loser, slower),
-        };
+        let ahead = [(winner, faster), (loser, slower)];
+        let ahead = ahead.into_iter().filter(|(_, times)| *times > 0);
+        let ahead = ahead.map(|(name, times)| format!("`{name}` is faster at {times}"));
+        let ahead: Vec<String> = ahead.collect();
+        let ahead = ahead.join(", ");
         return format!(
-            "`{winner}` and `{loser}` can't be told apart at {undecided} of {all} sizes; `{ahead}` is faster at {times}."
+            "`{winner}` and `{loser}` can't be told apart at {undecided} of {all} sizes; {ahead}."
         );
     }
     if faster == all {
@@ -68,6 +69,10 @@ fn compared(block: &Block, winner: &str, loser: &str) -> String {
     }
     let values: Vec<LogInterval> = ratios.iter().map(|it| it.1).collect();
     let mean = LogInterval::mean(&values).map_or_else(String::new, ratio);
+    let mean = match mean.as_str() {
+        "1.00" => format!("as fast as `{loser}`"),
+        mean => format!("{mean} times as fast as `{loser}`"),
+    };
     let mut parts = vec![format!("faster at {faster} of {all} sizes")];
     if slower > 0 {
         parts.push(format!("slower at {slower}"));
@@ -81,7 +86,7 @@ fn compared(block: &Block, winner: &str, loser: &str) -> String {
     });
     let crossover = crossover.map_or_else(String::new, |at| format!("; {at}"));
     format!(
-        "`{winner}` is {mean} times as fast as `{loser}` in the geometric mean: {}{crossover}.",
+        "`{winner}` is {mean} in the geometric mean: {}{crossover}.",
         parts.join(", ")
     )
 }
@@ -145,21 +150,24 @@ pub(super) fn checks(entries: &[&Entry]) -> Option<String> {
     if count(Checked::None) == all && all > 0 {
         return Some("No result was checked: `check` in a manifest says what is right.".to_owned());
     }
-    let spreads = measured
-        .iter()
-        .filter_map(|entry| entry.worst.as_ref()?.spreads);
-    let furthest = spreads.fold(f64::NAN, f64::max);
-    let furthest = match furthest.is_finite() && count(Checked::Full) > 0 {
+    let spreads = |entry: &Entry| entry.worst.as_ref()?.spreads;
+    let by_text = |entry: &&&&Entry| how(entry) == Checked::Peer && spreads(entry).is_some();
+    let by_text = measured.iter().filter(by_text).count();
+    let furthest = measured.iter().filter_map(|entry| spreads(entry));
+    let furthest = furthest.fold(f64::NAN, f64::max);
+    let furthest = match furthest > 0.0 && count(Checked::Full) + by_text > 0 {
         true => format!(
             ", the furthest {} roundings of an honest program out",
             crate::quantity::significant(furthest)
         ),
         false => String::new(),
     };
+    let by_outputs = count(Checked::Peer) - by_text;
     let ways = [
         (count(Checked::Full), "checked in full", &*furthest),
         (count(Checked::Reduced), "checked on smaller problems", ""),
-        (count(Checked::Peer), "checked against another backend", ""),
+        (by_text, "checked against a text in f64", &*furthest),
+        (by_outputs, "checked against another backend", ""),
         (references, "of that backend", ""),
         (count(Checked::None) - references, "not checked", ""),
         (wrong, "wrong", ""),

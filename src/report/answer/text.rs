@@ -1,6 +1,6 @@
 //! An answer as lines of a terminal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Answer, Block, Line, MOST_BLOCKS, Outcome, sentence};
 use crate::interval::LogInterval;
@@ -171,10 +171,21 @@ fn table(block: &Block, width: usize, most: usize, bold: &impl Fn(&str) -> Strin
         }
         if left_out > 0 {
             let word = if left_out == 1 { "backend" } else { "backends" };
-            found += &format!("  {left_out} more {word}: sweeper report\n");
+            let hidden = block.backends[backends.len()..].iter();
+            let failures: BTreeSet<&str> = hidden.filter_map(|name| failure(block, name)).collect();
+            let failures: String = failures.iter().map(|it| format!(", {it}")).collect();
+            found += &format!("  {left_out} more {word}{failures}: sweeper report\n");
         }
         return found;
     }
+}
+
+/// What became of a backend that has no time at any size.
+fn failure(block: &Block, backend: &str) -> Option<&'static str> {
+    let found = || block.lines.iter().filter_map(|it| it.cells.get(backend));
+    let has_time = found().any(|it| it.time.is_some());
+    let first = found().next().filter(|_| !has_time)?;
+    Some(first.status.name())
 }
 
 /// The cells of each line: the heads, the sizes that tell most, and the geometric mean.

@@ -2,7 +2,7 @@
 
 use super::font::Weight;
 use super::page::{self, BLACK, EDGE, FAINT, GREY, LEADING, SMALL, WHITE, WIDTH};
-use super::picture::{Anchor, Colour, Ink, Picture};
+use super::picture::{Anchor, Colour, Ink, Picture, Segment};
 use super::{Heat, HeatCell, Panel};
 use crate::quantity;
 
@@ -10,6 +10,9 @@ use crate::quantity;
 const ROW: f64 = 11.0;
 /// A panel is at most this high, however many rows it has.
 const PANEL: f64 = 96.0;
+/// Sides of the corners that mark ratios below one: without colours both ends of the scale are
+/// equally dark.
+const CORNER: f64 = 2.6;
 /// Height of the bar that explains colours.
 const BAR: f64 = 5.0;
 
@@ -173,12 +176,22 @@ fn draw_cell(picture: &mut Picture, cell: &HeatCell, shades: &Shades, place: [f6
             picture.rectangle(middle - half, y + height / 2.0 - 3.5, 2.0 * half, 7.0, ink);
         }
     }
+    let colour = if ground.lightness() < 0.6 {
+        WHITE
+    } else {
+        BLACK
+    };
+    if matches!(cell, HeatCell::Value(value) if shades.is_ratio && *value < 1.0) {
+        let side = CORNER.min(width.min(height) / 2.0);
+        let corner = vec![
+            Segment::Move(x, y),
+            Segment::Line(x + side, y),
+            Segment::Line(x, y + side),
+            Segment::Close,
+        ];
+        picture.path(corner, Ink::fill(colour));
+    }
     if fits {
-        let colour = if ground.lightness() < 0.6 {
-            WHITE
-        } else {
-            BLACK
-        };
         let place = (x + width / 2.0, y + height / 2.0 + 2.4);
         page::small(picture, place, Anchor::Middle, colour, &text);
     }
@@ -222,6 +235,10 @@ fn bar(picture: &mut Picture, shades: &Shades, label: &str, left: f64, y: f64) -
         page::small(picture, place, anchor, GREY, &text);
     }
     let place = (left + width / 2.0, y + BAR + 2.0 * LEADING - 1.0);
-    page::small(picture, place, Anchor::Middle, BLACK, label);
+    let label = match shades.is_ratio {
+        true => format!("{label}; a corner marks less than 1"),
+        false => label.to_owned(),
+    };
+    page::small(picture, place, Anchor::Middle, BLACK, &label);
     y + BAR + 2.0 * LEADING
 }

@@ -115,6 +115,7 @@ fn describe(source: &Source) -> Value {
         "manifest": source.manifest,
         "notes": source.warnings,
         "commands": commands(source),
+        "why": why(source),
         "kernels": kernels(source),
     })
 }
@@ -164,6 +165,13 @@ fn commands(source: &Source) -> Vec<Value> {
         }));
     }
     commands
+}
+
+/// The command that says why a point of a run was measured or not, without the point.
+fn why(source: &Source) -> Option<String> {
+    let manifest = source.origin.join("manifest.toml");
+    let is_run = source.kind == Kind::Run && source.manifest.is_some();
+    is_run.then(|| format!("sweeper why {}", quoted(&manifest.to_string_lossy())))
 }
 
 /// A word, quoted for a shell.

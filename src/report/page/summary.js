@@ -1,8 +1,5 @@
 // What was run, what became of it, and which backend was fastest where.
 
-/** Backends whose means differ by less than this part share the first place. */
-const TIE = 0.02;
-
 /** More rows than this are shown when asked for. */
 const MOST_GROUPS = 24;
 
@@ -32,12 +29,23 @@ function speedups(data, baseline) {
   return { found, ids, count };
 }
 
+/** For every row half of its interval, as a logarithm; zero where it has none, as in files of others. */
+function halfIntervals(data) {
+  const [low, high] = ["median_low_ns", "median_high_ns"].map((name) => data.column(name)?.numbers);
+  const found = new Float64Array(data.rows);
+  if (!low || !high) return found;
+  for (let row = 0; row < data.rows; row++) if (low[row] > 0 && high[row] >= low[row]) found[row] = Math.log(high[row] / low[row]) / 2;
+  return found;
+}
+
 /**
  * By group, for each backend: geometric mean of its speedup, over how many problems, and on how many of the
- * group's problems it was the fastest of all that finished.
+ * group's problems it was the fastest of all that finished, as far as intervals decide that.
  */
 function findings(data, baseline) {
   const { found, ids, count } = speedups(data, baseline);
+  const halves = halfIntervals(data);
+  const times = data.time.numbers;
   const axes = groupAxes(data);
   const groups = data.groups(axes);
   const backends = data.column("backend");
@@ -45,26 +53,37 @@ function findings(data, baseline) {
   for (let row = 0; row < data.rows; row++) {
     if (!data.isOk[row]) continue;
     const best = fastest[ids[row]];
-    if (best < 0 || data.time.numbers[row] < data.time.numbers[best]) fastest[ids[row]] = row;
+    if (best < 0 || times[row] < times[best]) fastest[ids[row]] = row;
   }
-  const table = Array.from({ length: groups.count }, () => ({ row: -1, problems: 0, cells: backends.levels.map(() => ({ sum: 0, count: 0, wins: 0, rows: 0 })) }));
+  const isTied = new Uint8Array(count);
+  for (let row = 0; row < data.rows; row++) {
+    const best = fastest[ids[row]];
+    if (!data.isOk[row] || row === best || backends.codes[row] === backends.codes[best]) continue;
+    if (Math.log(times[row] / times[best]) <= Math.hypot(halves[row], halves[best])) isTied[ids[row]] = 1;
+  }
+  const table = Array.from({ length: groups.count }, () => ({ row: -1, problems: 0, cells: backends.levels.map(() => ({ sum: 0, squares: 0, count: 0, wins: 0, rows: 0 })) }));
   for (let row = 0; row < data.rows; row++) {
     const group = table[groups.ids[row]];
     if (group.row < 0) group.row = row;
     const cell = group.cells[backends.codes[row]];
     cell.rows++;
-    if (fastest[ids[row]] === row) (cell.wins++, group.problems++);
+    if (fastest[ids[row]] === row) (cell.wins += 1 - isTied[ids[row]], group.problems++);
     if (Number.isNaN(found[row])) continue;
     cell.sum += Math.log(found[row]);
+    cell.squares += halves[row] ** 2;
     cell.count++;
   }
   for (const group of table) {
-    for (const cell of group.cells) cell.mean = cell.count ? Math.exp(cell.sum / cell.count) : NaN;
+    for (const cell of group.cells) {
+      cell.mean = cell.count ? Math.exp(cell.sum / cell.count) : NaN;
+      cell.half = Math.sqrt(cell.squares) / cell.count;
+    }
     // Means over different problems can't be compared: only those over the most do.
     const most = Math.max(...group.cells.map((cell) => cell.count));
-    const means = group.cells.map((cell) => (cell.count === most && most > 0 ? cell.mean : -Infinity));
-    const best = Math.max(...means);
-    group.ahead = most > 0 ? group.cells.flatMap((_, code) => (means[code] * (1 + TIE) >= best ? [code] : [])) : [];
+    const compared = group.cells.map((_, code) => code).filter((code) => most > 0 && group.cells[code].count === most);
+    const best = group.cells[compared.reduce((one, other) => (group.cells[other].mean > group.cells[one].mean ? other : one), compared[0])];
+    const isBest = ({ mean, half }) => Math.log(best.mean / mean) <= Math.hypot(best.half, half);
+    group.ahead = compared.filter((code) => group.cells[code] === best || isBest(group.cells[code]));
   }
   const rank = (group) => axes.map((axis) => axis.codes[group.row]);
   table.sort((one, other) => rank(one).reduce((order, code, place) => order || code - rank(other)[place], 0));
@@ -138,7 +157,7 @@ function findingsTable(data) {
     el("div", { class: "controls" }, pick),
     holder,
     more ?? "",
-    el("p", { class: "caption" }, `Geometric means of ${backends.levels[baseline]}’s time over the backend’s, on the same problems; above 1 is faster. Small: on how many of the group’s problems it was the fastest, and how many it was compared on where that is not all of them. Bold: the best of those compared on most problems, and what is within 2 % of it.${empty ? ` ${counted(empty, "group")} without a time left out.` : ""}`),
+    el("p", { class: "caption" }, `Geometric means of ${backends.levels[baseline]}’s time over the backend’s, on the same problems; above 1 is faster. Small: on how many of the group’s problems it was the fastest beyond the intervals, and how many it was compared on where that is not all of them. Bold: the best of those compared on most problems, and those that intervals don’t tell from it.${empty ? ` ${counted(empty, "group")} without a time left out.` : ""}`),
   ];
 }
 
@@ -157,12 +176,12 @@ function sentence(table, backends, baseline) {
   if (paired.length === 0) return ["Nothing was measured on the same problem as ", name(baseline), "; choose another baseline."];
   const best = new Map();
   for (const { ahead } of paired) if (ahead.length === 1) best.set(ahead[0], (best.get(ahead[0]) ?? 0) + 1);
-  if (best.size === 0) return [paired.length === 1 ? "No backend is ahead of all others by more than 2 %." : `In none of ${paired.length} groups is a backend ahead of all others by more than 2 %.`];
+  if (best.size === 0) return [`${paired.length === 1 ? "No" : `In none of ${paired.length} groups a`} backend is ahead of all others beyond the intervals.`];
   const [winner, groups] = [...best].sort((one, other) => other[1] - one[1])[0];
   const cells = paired.map((group) => group.cells[winner]);
   const count = cells.reduce((sum, held) => sum + held.count, 0);
   const mean = Math.exp(cells.reduce((sum, held) => sum + held.sum, 0) / count);
-  const where = paired.length === 1 ? "" : `, by more than 2 %, in ${groups} of ${paired.length} groups`;
+  const where = paired.length === 1 ? "" : `, beyond the intervals, in ${groups} of ${paired.length} groups`;
   if (winner === baseline) return [name(winner), `, the baseline, is the fastest${where}.`];
   return [name(winner), ` is the fastest${where}: over all groups, ${ratio(mean)} times as fast as `, name(baseline), ` (geometric mean over ${counted(count, "problem")}).`];
 }

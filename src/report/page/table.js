@@ -298,6 +298,14 @@ class PointTable {
   }
 }
 
+/** The command that says why a point was measured, or was not; none of rows whose run is not known. */
+function whyOf(data, row) {
+  const machine = data.column("machine");
+  const source = machine ? data.sources.find(({ label }) => label === machine.text(row)) : data.sources[0];
+  const id = data.column("point")?.text(row);
+  return source?.why && id ? `${source.why} ${id.slice(0, 12)}` : null;
+}
+
 /** Everything about a point, with exact values, at the side. */
 function showDetail(data, row, back) {
   const panel = byId("detail");
@@ -309,12 +317,14 @@ function showDetail(data, row, back) {
     const [exact, shown] = [column.text(row), column.shown(row)];
     return [el("dt", { title: column.about ?? null }, column.name), el("dd", {}, exact.includes("\n") ? el("pre", {}, exact) : exact, shown && shown !== exact ? el("small", {}, shown) : null)];
   });
+  const why = whyOf(data, row);
   panel.replaceChildren(
     el("div", { class: "detail-head" },
       el("h2", { id: "detail-title" }, `Point ${data.column("point")?.text(row) ?? row + 1}`),
       el("button", { type: "button", onclick: close, "aria-label": "Close" }, "Close")),
     el("p", {}, data.place(row)),
     el("p", { class: "detail-tools" }, el("button", { type: "button", onclick: () => holdAt(data, row) }, "Show in the plot"), copyButton("Copy id", () => data.column("point")?.text(row) ?? "")),
+    why ? el("div", { class: "command" }, el("code", {}, why), copyButton("Copy", () => why)) : null,
     el("dl", {}, rows),
   );
   panel.hidden = false;

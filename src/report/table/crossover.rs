@@ -36,9 +36,9 @@ pub(super) fn crossover_points(request: &Request<'_>) -> Option<Table> {
     let more = &request.layout.sizes[shown.sizes.len()..];
     table.plain(more);
     table.notes.push(format!(
-        "a is faster at every shape with {axis} of crossover_{leading} and more; the least {axis} \
-         measured means that it is ahead everywhere. Times are geometric means over the shapes with \
-         that {axis}"
+        "a is faster at every shape with {axis} of crossover_{leading} and more, beyond the \
+         intervals where there are any; the least {axis} measured means that it is ahead \
+         everywhere. Times are geometric means over the shapes with that {axis}"
     ));
     let mut series: Vec<String> = request.rows.iter().map(|&row| frame.series(row)).collect();
     series.sort();
@@ -115,10 +115,18 @@ fn crossings<'n>(
     found
 }
 
+/// Whether a time is less than another beyond their intervals; by itself where one has none, as
+/// in files of others.
+fn is_faster(a: LogInterval, b: LogInterval) -> bool {
+    let ratio = a.over(b);
+    // NaN is passed over.
+    ratio.value + ratio.above.max(0.0) < 0.0
+}
+
 /// The least size from which on a is faster at every shape, and mean times there in ms.
 fn crossing(shapes: &Shapes) -> Option<(u64, [f64; 2])> {
     let is_ahead = |pairs: &[(LogInterval, LogInterval)]| {
-        !pairs.is_empty() && pairs.iter().all(|(a, b)| a.value < b.value)
+        !pairs.is_empty() && pairs.iter().all(|&(a, b)| is_faster(a, b))
     };
     let (&place, pairs) = shapes
         .iter()
@@ -152,6 +160,17 @@ mod tests {
         let behind_again = [(12, 1.0, 2.0), (24, 3.0, 2.0), (48, 4.0, 5.0)];
         assert_eq!(found(&behind_again), Some(48));
         assert_eq!(found(&[(12, 1.0, 2.0), (24, 3.0, 2.0)]), None);
+    }
+
+    #[test]
+    fn intervals_that_overlap_decide_nothing() {
+        let of = |ms: f64, within: f64| {
+            LogInterval::new(ms, Some((ms * (1.0 - within), ms * (1.0 + within))))
+        };
+        assert!(is_faster(of(1.0, 0.02), of(1.05, 0.02)));
+        assert!(!is_faster(of(1.0, 0.04), of(1.05, 0.04)));
+        assert!(is_faster(LogInterval::new(1.0, None), of(1.05, 0.2)));
+        assert!(!is_faster(of(1.0, 0.0), of(1.0, 0.0)));
     }
 
     #[test]

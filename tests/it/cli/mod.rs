@@ -403,15 +403,19 @@ fn a_draft_of_any_signature_is_a_manifest() {
 #[test]
 fn a_draft_is_measured_in_a_given_time() {
     let place = Place::new("");
-    let source = "void twice(float *y, const float *x, int n)\n\
-                  { for (int i = 0; i < n; i++) y[i] = 2 * x[i]; }\n";
+    let source = "#include <math.h>\nvoid twice(float *y, const float *x, float a, int n)\n\
+                  { for (int i = 0; i < n; i++) y[i] = 2 * expf(a * x[i]) / (1 + x[i] * x[i]); }\n";
     fs::write(place.path("twice.c"), source).unwrap();
     let drafted = place.sweeper(&["new", "twice.c", "-o", "draft.toml"]);
     assert_eq!(code(&drafted), 0, "{}", text(&drafted));
-    // It has no right outputs, for which nobody is waited.
     let small = "--set=case.twice.grid.n=[100, 200]";
     let limited = ["run", "draft.toml", "--device=cpu", "--max-time=25s", small];
     let ran = place.sweeper(&limited);
     assert_eq!(code(&ran), 0, "{}", text(&ran));
     assert!(text(&ran).contains("2 ok"), "{}", text(&ran));
+    assert!(
+        text(&ran).contains("2 of 2 results checked against a text in f64"),
+        "{}",
+        text(&ran)
+    );
 }

@@ -14,6 +14,7 @@ const SOURCE: &str = "\
 void right(float *y, const float *x, int n) { for (int i = 0; i < n; i++) y[i] = 2 * x[i]; }
 void added(float *y, const float *x, int n) { for (int i = 0; i < n; i++) y[i] = x[i] + x[i]; }
 void wrong(float *y, const float *x, int n) { for (int i = 0; i < n; i++) y[i] = 2.01f * x[i]; }
+void off(float *y, const float *x, int n) { for (int i = 0; i < n; i++) y[i] = 2.00005f * x[i]; }
 void zeros(float *y, const float *x, int n) { for (int i = 0; i < n; i++) y[i] = 0; }
 void untouched(float *y, const float *x, int n) {}
 void dies(float *y, const float *x, int n) { abort(); }
@@ -89,6 +90,32 @@ fn a_backend_judges_others_and_is_unchecked_itself() {
     assert!(
         shown.contains("tolerance  relative L2 norm 1e-6 (y)"),
         "{shown}"
+    );
+}
+
+#[test]
+fn a_text_in_f64_judges_others_and_itself() {
+    let check = "reference = { backend = \"right\", dtype = \"f64\" }";
+    let names = ["right", "added", "off", "wrong", "zeros", "untouched"];
+    let folder = place(check, &names, "");
+    run(&folder);
+    let rows = judged(&folder);
+    for (name, status) in names
+        .iter()
+        .zip(["ok", "ok", "wrong", "wrong", "wrong", "wrong"])
+    {
+        let (found, checked, reason) = &rows[*name];
+        assert_eq!((&**found, &**checked), (status, "peer"), "{name}: {reason}");
+    }
+    let shown = text(&folder.sweeper(&["workloads", "double", "-m", "m.toml"]));
+    assert!(shown.contains("the backend `right in f64`"), "{shown}");
+    // No other type is wider.
+    let unknown = place(&check.replace("\"f64\"", "\"f16\""), &["right"], "");
+    let refused = unknown.sweeper(&["check", "m.toml"]);
+    assert!(
+        text(&refused).contains("not one of: f64"),
+        "{}",
+        text(&refused)
     );
 }
 

@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use sweeper_program::check::as_f64;
 use sweeper_program::inputs::InputKey;
-use sweeper_program::{Binding, CanonicalShape, Phase, Tensor};
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Binding, CanonicalShape, Dtype, Phase, Tensor};
 
 use super::{copied, manifest, problem};
 use crate::conformance::cuda;
@@ -21,9 +23,12 @@ fn constants_have_the_elements_of_their_inputs() {
         let problem = problem(&manifest, &[("n", n), ("width", width)]);
         let mut inputs = problem.generate(&InputKey([3; 32]));
         let canonical = CanonicalShape::default();
-        let program = problem
-            .program("filtered_cuda", Phase::Forward, &canonical, &cuda())
-            .unwrap();
+        let program = |name| {
+            let program = problem.program(name, Phase::Forward, &canonical, &cuda());
+            program.unwrap()
+        };
+        let in_f64 = program("filtered_cuda in f64");
+        let program = program("filtered_cuda");
         let symbols = program.buffers.iter();
         let symbols: Vec<(usize, bool)> = symbols
             .filter(|buffer| matches!(buffer.binding, Binding::Symbol { .. }))
@@ -33,16 +38,29 @@ fn constants_have_the_elements_of_their_inputs() {
         // Copying them is no part of what is timed.
         assert_eq!((program.prologue.len(), program.steps.len()), (2, 1));
         let specs = problem.outputs(Phase::Forward);
+        let specs_in_f64 = specs.iter().map(|spec| TensorSpec {
+            dtype: Dtype::F64,
+            ..spec.clone()
+        });
+        let specs_in_f64: Vec<TensorSpec> = specs_in_f64.collect();
         for first in [1.0, -2.0] {
             let filter: Vec<f32> = (0..width).map(|k| first + 0.5 * k as f32).collect();
             let tensor = Tensor::f32([width as usize], filter.clone());
             inputs.insert("filter".to_owned(), tensor);
             let outputs = shim::run(&program, &inputs, &specs, Mode::Sanitized);
+            let widened = inputs.iter().map(|(name, tensor)| {
+                let values = as_f64(tensor).into_owned();
+                (name.clone(), Tensor::f64(tensor.shape(), values))
+            });
+            let in_f64 = shim::run(&in_f64, &widened.collect(), &specs_in_f64, Mode::Sanitized);
             let x = inputs["x"].as_f32().unwrap();
-            for (i, &y) in outputs["y"].as_f32().unwrap().iter().enumerate() {
+            let exact = in_f64["y"].as_f64().unwrap();
+            for (i, (&y, exact)) in outputs["y"].as_f32().unwrap().iter().zip(exact).enumerate() {
                 let terms = filter.iter().enumerate();
-                let sum: f32 = terms.map(|(k, w)| w * x[(i + k) % x.len()]).sum();
-                assert!((y - (3.0 * sum + 4.0)).abs() < 1e-4, "{n} {width} {i}");
+                let terms = terms.map(|(k, &w)| f64::from(w) * f64::from(x[(i + k) % x.len()]));
+                let right = 3.0 * terms.sum::<f64>() + 4.0;
+                assert!((f64::from(y) - right).abs() < 1e-4, "{n} {width} {i}");
+                assert!((exact - right).abs() < 1e-13, "{n} {width} {i}");
             }
         }
     }
@@ -61,8 +79,14 @@ fn sources_with_constants_are_compiled_for_a_gpu() {
         "{}",
         text(&compiled)
     );
-    // A variable that is not there is a mistake of the source.
     let manifest = fs::read_to_string(folder.path("filter.toml")).unwrap();
+    let text_in_f64 = "{ backend = \"filtered_cuda\", dtype = \"f64\" }";
+    let checked = manifest.replace("\"none\"", text_in_f64);
+    fs::write(folder.path("checked.toml"), checked).unwrap();
+    let compiled = folder.sweeper(&["compile", "checked.toml", "--arch", "sm_90"]);
+    let said = text(&compiled);
+    assert!(said.contains("compiled sweeper_in_f64.cu"), "{said}");
+    // A variable that is not there is a mistake of the source.
     let other = manifest.replace("d_filter =", "d_filters =");
     fs::write(folder.path("other.toml"), other).unwrap();
     let refused = folder.sweeper(&["compile", "other.toml", "--arch", "sm_90"]);

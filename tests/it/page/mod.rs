@@ -139,27 +139,34 @@ fn assert_told_exactly(browser: &mut Browser, shown: &Shown) {
 
 /// The finding for the forward pass in the log semiring: 16 problems, on 14 of which both backends
 /// finished; the geometric mean of the baseline's time over the other backend's; and how often each
-/// was faster.
+/// was faster, as far as intervals decide that.
 fn first_finding(shown: &Shown) -> String {
-    let rows: Vec<Vec<String>> = ["phase", "semiring", "T", "K", "C", "backend", "median_ns"]
+    let names = ["median_ns", "median_low_ns", "median_high_ns"];
+    let rows: Vec<Vec<String>> = ["phase", "semiring", "T", "K", "C", "backend"]
         .iter()
+        .chain(&names)
         .map(|name| shown.column(name))
         .collect();
-    let mut times: BTreeMap<[String; 3], [Option<f64>; 2]> = BTreeMap::new();
+    let mut times: BTreeMap<[String; 3], [Option<[f64; 2]>; 2]> = BTreeMap::new();
     let is_asked = |&row: &usize| rows[0][row] == "forward" && rows[1][row] == "log";
     for row in (0..rows[0].len()).filter(is_asked) {
         let problem = [2, 3, 4].map(|column: usize| rows[column][row].clone());
         let backend = usize::from(rows[5][row] == "fused");
-        times.entry(problem).or_default()[backend] = rows[6][row].parse().ok();
+        let [median, low, high] = [6, 7, 8].map(|column: usize| rows[column][row].parse::<f64>());
+        let ends = low.and_then(|low| Ok((high? / low).ln() / 2.0));
+        let time = median.map(|median| [median.ln(), ends.unwrap_or(0.0)]);
+        times.entry(problem).or_default()[backend] = time.ok();
     }
     let pairs = times
         .values()
-        .filter_map(|[base, own]| Some(base.as_ref()? / own.as_ref()?));
-    let logs: Vec<f64> = pairs.map(f64::ln).collect();
+        .filter_map(|[base, own]| Some((base.as_ref()?, own.as_ref()?)));
+    let logs: Vec<[f64; 2]> = pairs
+        .map(|(base, own)| [base[0] - own[0], base[1].hypot(own[1])])
+        .collect();
     assert_eq!((times.len(), logs.len()), (16, 14));
-    let mean = (logs.iter().sum::<f64>() / 14.0).exp();
-    let behind = logs.iter().filter(|&&log| log < 0.0).count();
-    let ahead = 16 - behind;
+    let mean = (logs.iter().map(|[log, _]| log).sum::<f64>() / 14.0).exp();
+    let behind = logs.iter().filter(|[log, half]| -log > *half).count();
+    let ahead = 2 + logs.iter().filter(|[log, half]| log > half).count();
     format!("forwardlog161×{behind} of 16, on 14{mean:.2}×{ahead} of 16, on 14")
 }
 

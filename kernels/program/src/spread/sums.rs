@@ -202,6 +202,17 @@ impl SliceSums {
         })
     }
 
+    /// Of sums of squares: the root mean squares of the whole, then of the slices along each axis.
+    pub fn root_mean_squares(&self) -> Vec<f64> {
+        let of = |sum: f64, elements: usize| (sum / elements.max(1) as f64).sqrt();
+        let mut roots = vec![of(self.whole, self.elements)];
+        for sums in &self.axes {
+            let in_slice = self.elements / sums.len().max(1);
+            roots.extend(sums.iter().map(|&sum| of(sum, in_slice)));
+        }
+        roots
+    }
+
     /// Adds the sums over other elements.
     pub fn add(&mut self, other: &SliceSums) {
         self.whole += other.whole;

@@ -155,8 +155,14 @@ pub enum Refusal {
 /// Where the right outputs of a problem come from, if not from its [`oracle`](Problem::oracle).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerSource {
-    /// One run of this backend for the problem's inputs, on the device that is measured.
-    Backend(String),
+    /// One run of a backend for the problem's inputs, on the device that is measured.
+    Backend {
+        /// The backend. Real inputs and outputs have the types that its program's buffers have.
+        name: String,
+        /// The backend that computes the same in the precision that is judged: tolerances follow
+        /// from how far it is from the answer. None where tolerances are stated.
+        judged: Option<String>,
+    },
     /// The tensors of a file, by the names of the outputs.
     File {
         /// Its path.
