@@ -48,6 +48,22 @@ const DEVICE_ORACLE_NS: f64 = 0.5e9;
 /// A function in another process, of which nothing is known: a call of it, and a start for some.
 const FUNCTION_ORACLE_NS: f64 = 1e9;
 
+/// A guess at the time that a point takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Guess {
+    /// Within samples, in nanoseconds.
+    pub sampling_ns: f64,
+    /// Beside them, in nanoseconds: inputs, answers, checks, warm-up.
+    pub other_ns: f64,
+}
+
+impl Guess {
+    /// All of it, in nanoseconds.
+    pub fn all_ns(self) -> f64 {
+        self.sampling_ns + self.other_ns
+    }
+}
+
 /// A guess at one iteration's time, in nanoseconds.
 pub(super) fn iteration_ns(kind: DeviceKind, totals: &Totals, flops: f64) -> f64 {
     let rates = match kind {
@@ -85,23 +101,24 @@ impl Plan<'_> {
     /// A guess at the time that measuring everything takes, in nanoseconds, on one device and with
     /// `threads` threads for the oracle. Compiling is not in it.
     pub fn guess_ns(&self, threads: usize) -> f64 {
-        self.guesses_ns(threads).iter().sum()
+        let guesses = self.guesses(threads);
+        guesses.into_iter().map(Guess::all_ns).sum()
     }
 
     /// A guess for each of [`Plan::points`], as by [`Plan::guess_ns`]: points of a block share the
     /// time of its oracle.
-    pub fn guesses_ns(&self, threads: usize) -> Vec<f64> {
+    pub fn guesses(&self, threads: usize) -> Vec<Guess> {
         let measure = &self.manifest().measure;
-        let point_ns = |point: &Planned| match point.refusal {
-            Some(_) => 0.0,
-            None => {
-                WARMUP_NS
-                    + sampling_ns(measure.stopping, point.guess_ns)
+        let guess = |point: &Planned| match point.refusal {
+            Some(_) => Guess::default(),
+            None => Guess {
+                sampling_ns: sampling_ns(measure.stopping, point.guess_ns),
+                other_ns: WARMUP_NS
                     + OTHER_RUNS * point.guess_ns
-                    + CHECK_NS_PER_BYTE * point.memory_bytes as f64
-            }
+                    + CHECK_NS_PER_BYTE * point.memory_bytes as f64,
+            },
         };
-        let mut guesses: Vec<f64> = self.points.iter().map(point_ns).collect();
+        let mut guesses: Vec<Guess> = self.points.iter().map(guess).collect();
         let limit = self.manifest().limits.oracle_time.as_secs_f64() * 1e9;
         let oracle_ns = |asked: Asked| match asked {
             Asked::Nobody => 0.0,
@@ -116,7 +133,7 @@ impl Plan<'_> {
             for block in &self.blocks {
                 let share_ns = oracle_ns(block.oracle.asked) / block.points.len() as f64;
                 for &point in &block.points {
-                    guesses[point as usize] += share_ns;
+                    guesses[point as usize].other_ns += share_ns;
                 }
             }
         }

@@ -33,7 +33,7 @@ impl Plan<'_> {
     /// makes its inputs and asks its oracle.
     pub fn deal(&self, count: u32) -> Deal {
         // Not this machine's threads: all machines must agree.
-        let guesses = self.guesses_ns(1);
+        let guesses = self.guesses(1);
         let mut problems: HashMap<ProblemId, usize> = HashMap::new();
         let mut costs: Vec<u64> = Vec::new();
         let of_block: Vec<usize> = self
@@ -45,7 +45,7 @@ impl Plan<'_> {
                     costs.len() - 1
                 });
                 let points = block.points.iter();
-                let guess = points.map(|&point| guesses[point as usize] as u64 + ROW_NS);
+                let guess = points.map(|&point| guesses[point as usize].all_ns() as u64 + ROW_NS);
                 costs[problem] = costs[problem].saturating_add(guess.sum());
                 problem
             })

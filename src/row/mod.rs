@@ -139,6 +139,14 @@ impl Row {
         Summary::of(&self.outcome.measurement.as_ref()?.samples_ns)
     }
 
+    /// The time within samples, in nanoseconds; only rows that are right have any.
+    pub fn sampled_ns(&self) -> Option<f64> {
+        let measured = self.outcome.measurement.as_ref()?;
+        let samples = measured.samples_ns.iter().chain(&measured.again_samples_ns);
+        let sum: f64 = samples.sum();
+        (sum > 0.0).then_some(sum * f64::from(measured.iterations))
+    }
+
     /// The costs of starting the program, where it was started in processes of its own.
     pub fn fresh_starting(&self) -> Option<Starting> {
         self.starting(&self.outcome.measurement.as_ref()?.fresh_starts)

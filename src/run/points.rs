@@ -123,8 +123,8 @@ impl Session<'_> {
         self.finished.insert(row.point);
         self.written += 1;
         let label = self.plan.label(point);
-        self.remaining
-            .done(number, self.began.elapsed().as_nanos() as f64);
+        let now_ns = self.began.elapsed().as_nanos() as f64;
+        self.remaining.done(number, now_ns, row.sampled_ns());
         let left_ns = self.remaining.left_ns();
         self.keeper
             .row(&row, &label, Some(left_ns / 1e9), self.journal.bytes());
