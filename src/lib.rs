@@ -5,6 +5,7 @@
 
 pub mod files;
 pub mod frames;
+pub mod toml_text;
 pub mod proc_stat;
 pub mod scratch;
 pub mod library_folders;

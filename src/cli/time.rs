@@ -9,6 +9,7 @@ use clap::{Args, Command, FromArgMatches as _};
 use super::exit::Exit;
 use super::run::{self, RunArgs};
 use super::screen::Screen;
+use crate::toml_text::string;
 
 /// The first line of manifests that this verb writes, and may overwrite.
 const HEAD: &str = "# Written by `sweeper time`.";
@@ -125,7 +126,7 @@ fn manifest(args: &TimeArgs) -> Result<String, String> {
             true => vec!["sh", "-c", command],
             false => command.split_whitespace().collect(),
         };
-        let words: Vec<String> = words.into_iter().map(quoted).collect();
+        let words: Vec<String> = words.into_iter().map(string).collect();
         let _ = write!(
             text,
             "\n[backend.{name}]\nworkload = \"time\"\ncommand  = [{}]\n",
@@ -168,14 +169,9 @@ fn kind(values: &[&str]) -> String {
 fn listed_values(values: &[&str]) -> String {
     let shown = values.iter().map(|value| match is_whole(values) {
         true => (*value).to_owned(),
-        false => quoted(value),
+        false => string(value),
     });
     shown.collect::<Vec<_>>().join(", ")
-}
-
-/// A string of TOML, which has the escapes of JSON.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
 
 /// Names of backends: the programs', with numbers where several commands have one.

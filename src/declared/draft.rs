@@ -6,6 +6,7 @@ use sweeper_workloads::registry;
 use super::declaration::DeclaredLanguage;
 use super::real_types::can_be_in_f64;
 use super::signature::{Parameter, Signature};
+use crate::toml_text::{in_comment, string};
 
 /// Names of sizes that functions commonly have, the most telling first.
 const SIZES: [&str; 7] = ["n", "size", "len", "length", "count", "elements", "numel"];
@@ -52,8 +53,8 @@ pub fn manifest(
     text += &check(others, &backend, language, in_f64);
     text += &format!("\n[backend.{backend}]\nworkload = \"{workload}\"\n");
     text += &match language {
-        DeclaredLanguage::Cuda => format!("cuda     = \"{source}\"\n"),
-        DeclaredLanguage::C => format!("c        = \"{source}\"\n"),
+        DeclaredLanguage::Cuda => format!("cuda     = {}\n", string(source)),
+        DeclaredLanguage::C => format!("c        = {}\n", string(source)),
     };
     text += &entry(signature);
     text += &format!("args     = [{}]\n", arguments(signature).join(", "));
@@ -152,7 +153,7 @@ fn tensors(text: &mut String, signature: &Signature, size: &str) {
             Some(dtype) => (dtype, doubt.to_owned()),
             None => (
                 Dtype::F32,
-                format!("? `{}` is no type that is known here", it.type_name),
+                format!("? the type `{}` is not known", in_comment(&it.type_name)),
             ),
         };
         let mut line = |name: &str, init: &str, doubt: &str| {
@@ -187,7 +188,8 @@ fn entry(signature: &Signature) -> String {
         [] => format!("entry    = \"{name}\"\n"),
         parameters => {
             let shown = parameters.join(", ");
-            format!("entry    = \"{name}<{shown}>\"   # ? an instance, such as {name}<float>\n")
+            let entry = string(&format!("{name}<{shown}>"));
+            format!("entry    = {entry}   # ? an instance, such as {name}<float>\n")
         }
     }
 }

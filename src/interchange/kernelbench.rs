@@ -9,7 +9,8 @@ use std::fmt::Write;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::names::{Names, quoted};
+use super::names::Names;
+use crate::toml_text::{in_comment, string};
 
 /// A file that was read.
 #[derive(Clone, Debug)]
@@ -129,7 +130,7 @@ pub fn manifest(
     let mut out = format!(
         "schema = 1\n\n# Imported from KernelBench. Lines with a `?` are doubts: look at each. Real \
          tensors have the\n# type of the case, f32 where it says none.\n\n[python]\nexe = {}\n",
-        quoted(exe)
+        string(exe)
     );
     let mut names = Names::new("kb");
     for ((file, examined), candidates) in found.iter().zip(&candidates) {
@@ -140,7 +141,8 @@ pub fn manifest(
         out.push_str("\n# Not imported:\n");
     }
     for (path, reason) in left_out {
-        let _ = writeln!(out, "#   {path}: {}", reason.replace('\n', " "));
+        let line = format!("{path}: {reason}");
+        let _ = writeln!(out, "#   {}", in_comment(&line));
     }
     Ok(out)
 }
@@ -169,7 +171,7 @@ fn write_problem(
     let _ = write!(
         out,
         "\n[workload.{name}]\nkernelbench = {}\n",
-        quoted(&file.path)
+        string(&file.path)
     );
     let params = examined.params.iter();
     let params = params
@@ -185,14 +187,14 @@ fn write_problem(
     }
     if !has_fills {
         // The file computes elements.
-        let function = quoted(&format!("{}:get_inputs", file.path));
+        let function = string(&format!("{}:get_inputs", file.path));
         let _ = writeln!(out, "inputs_from = {function}");
     }
     for output in &examined.outputs {
         write_tensor(out, "outputs", output, None);
     }
     if examined.args.iter().any(Option::is_some) {
-        let mut tensors = examined.inputs.iter().map(|input| quoted(&input.name));
+        let mut tensors = examined.inputs.iter().map(|input| string(&input.name));
         let args = examined.args.iter();
         let args = args.filter_map(|number| number.as_ref().map(toml).or_else(|| tensors.next()));
         let _ = writeln!(out, "args = [{}]", args.collect::<Vec<_>>().join(", "));
@@ -248,17 +250,17 @@ fn write_backends(
         let _ = write!(
             out,
             "\n[backend.{backend}]\nworkload = \"{name}\"\nkernelbench = {}\n",
-            quoted(&candidate.path)
+            string(&candidate.path)
         );
     }
 }
 
 fn write_tensor(out: &mut String, key: &str, tensor: &ExaminedTensor, fill: Option<&Json>) {
-    let shape = tensor.shape.iter().map(|extent| quoted(extent));
+    let shape = tensor.shape.iter().map(|extent| string(extent));
     let shape: Vec<String> = shape.collect();
     let mut parts = vec![format!("shape = [{}]", shape.join(", "))];
     if tensor.dtype != "f32" {
-        parts.insert(0, format!("dtype = {}", quoted(&tensor.dtype)));
+        parts.insert(0, format!("dtype = {}", string(&tensor.dtype)));
     }
     parts.extend(fill.map(|fill| format!("fill = {}", toml(fill))));
     let _ = writeln!(out, "{key}.{} = {{ {} }}", tensor.name, parts.join(", "));
@@ -276,7 +278,7 @@ fn toml(value: &Json) -> String {
             let items = items.iter().map(toml);
             format!("[{}]", items.collect::<Vec<_>>().join(", "))
         }
-        Json::String(text) => quoted(text),
+        Json::String(text) => string(text),
         other => other.to_string(),
     }
 }

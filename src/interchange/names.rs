@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value as Json;
-
 /// Names that were given in a manifest.
 pub(super) struct Names {
     given: BTreeSet<String>,
@@ -35,7 +33,50 @@ impl Names {
     }
 }
 
-/// A text as TOML has it: printable letters are as in JSON.
-pub(super) fn quoted(text: &str) -> String {
-    Json::from(text).to_string()
+/// A JSON text with each of its strings in turn replaced by each hostile one.
+#[cfg(test)]
+pub(super) fn hostile_variants(json: &str) -> Vec<String> {
+    fn strings<'j>(value: &'j mut serde_json::Value, found: &mut Vec<&'j mut String>) {
+        match value {
+            serde_json::Value::String(text) => found.push(text),
+            serde_json::Value::Array(items) => {
+                items.iter_mut().for_each(|item| strings(item, found));
+            }
+            serde_json::Value::Object(items) => {
+                items.values_mut().for_each(|item| strings(item, found));
+            }
+            _ => {}
+        }
+    }
+    let read: serde_json::Value = serde_json::from_str(json).unwrap();
+    let count = |mut value: serde_json::Value| {
+        let mut found = Vec::new();
+        strings(&mut value, &mut found);
+        found.len()
+    };
+    let places = 0..count(read.clone());
+    let pairs = places.flat_map(|at| crate::toml_text::HOSTILE.map(|text| (at, text)));
+    let variants = pairs.map(|(at, text)| {
+        let mut variant = read.clone();
+        let mut found = Vec::new();
+        strings(&mut variant, &mut found);
+        text.clone_into(found[at]);
+        variant.to_string()
+    });
+    variants.collect()
+}
+
+/// Panics if a manifest is no TOML, or has a key that a hostile text made.
+#[cfg(test)]
+pub(super) fn assert_unharmed(manifest: &str) {
+    fn keys(table: &toml::Table) -> Vec<&str> {
+        let own = table.keys().map(String::as_str);
+        let below = table.values().filter_map(toml::Value::as_table);
+        own.chain(below.flat_map(keys)).collect()
+    }
+    let read: Result<toml::Table, _> = manifest.parse();
+    let read = read.unwrap_or_else(|error| panic!("{error}\n{manifest}"));
+    // A name is cleaned: a workload may be called so.
+    let is_harmed = read.contains_key("pwned") || keys(&read).contains(&"command");
+    assert!(!is_harmed, "{manifest}");
 }

@@ -12,6 +12,7 @@ use sweeper_program::Dtype;
 
 use super::python::{Names, Object, evaluate};
 use crate::expression::Tree;
+use crate::toml_text::{in_comment, key, string};
 
 /// A T1 file, as far as it is used. Writers differ in what they leave out.
 #[derive(Debug, Deserialize)]
@@ -127,10 +128,10 @@ pub fn manifest(text: &str, source_folder: &str) -> Result<String, String> {
     );
     let _ = write!(
         out,
-        "\n[backend.{name}_cuda]\nworkload = \"{name}\"\ncuda     = \"{source_folder}{}\"\n\
-         entry    = \"{}\"\nargs     = [{}]\n",
-        kernel.kernel_file,
-        kernel.kernel_name,
+        "\n[backend.{name}_cuda]\nworkload = \"{name}\"\ncuda     = {}\nentry    = {}\n\
+         args     = [{}]\n",
+        string(&format!("{source_folder}{}", kernel.kernel_file)),
+        string(&kernel.kernel_name),
         draft.args.join(", ")
     );
     if !draft.constants.is_empty() {
@@ -232,7 +233,7 @@ impl Draft {
                 self.vector(argument, "ReadOnly", dtype)?;
                 // No argument: a variable of this name.
                 self.args.pop();
-                let (variable, input) = (&argument.name, name_of(&argument.name));
+                let (variable, input) = (key(&argument.name), name_of(&argument.name));
                 self.constants.push(format!("{variable} = \"{input}\""));
                 Ok(())
             }
@@ -306,7 +307,7 @@ fn fill(argument: &Argument, dtype: Dtype) -> Result<(String, &'static str), Str
                     error.message
                 )
             })?;
-            Ok((format!(", fill = {{ expr = \"{expression}\" }}"), ""))
+            Ok((format!(", fill = {{ expr = {} }}", string(expression)), ""))
         }
         None | Some("Random") => Ok((
             String::new(),
@@ -405,14 +406,14 @@ fn geometry(out: &mut String, kernel: &Specification) -> Result<(), String> {
             .iter()
             .rposition(|extent| extent != "1")
             .map_or(1, |at| at + 1);
-        let quoted = extents[..used].iter().map(|extent| format!("\"{extent}\""));
+        let quoted = extents[..used].iter().map(|extent| string(extent));
         Ok(quoted.collect::<Vec<_>>().join(", "))
     };
     let _ = writeln!(out, "grid     = [{}]{doubt}", list(&grid)?);
     let _ = writeln!(out, "block    = [{}]", list(&block)?);
     match kernel.shared_memory.as_ref().map(shown) {
         Some(shared) if shared != "0" && shared != "null" => {
-            let _ = writeln!(out, "shared   = \"{shared}\"");
+            let _ = writeln!(out, "shared   = {}", string(&shared));
         }
         _ => {}
     }
@@ -434,34 +435,31 @@ fn space(out: &mut String, space: &Space, tuned: &[(String, Vec<Object>)]) {
             Object::Int(value) => value.to_string(),
             Object::Float(value) => format!("{value:?}"),
             Object::Bool(value) => i64::from(*value).to_string(),
-            Object::Text(text) => format!("{text:?}"),
+            Object::Text(text) => string(text),
             Object::List(_) => "0".to_owned(),
         });
         values.collect::<Vec<_>>().join(", ")
     };
     out.push_str("defines  = { kernel_tuner = 1");
     for (name, _) in tuned {
-        let _ = write!(out, ", {name} = \"{name}\"");
+        let _ = write!(out, ", {} = {}", key(name), string(name));
     }
     out.push_str(" }\nrequire  = [\n");
     for condition in &space.conditions {
         match Tree::parse(&condition.expression) {
             Ok(_) => {
-                let _ = writeln!(out, "    {:?},", condition.expression);
+                let _ = writeln!(out, "    {},", string(&condition.expression));
             }
             Err(error) => {
-                let _ = writeln!(
-                    out,
-                    "    # ? left out, {}: {}",
-                    error.message, condition.expression
-                );
+                let left_out = format!("{}: {}", error.message, condition.expression);
+                let _ = writeln!(out, "    # ? left out, {}", in_comment(&left_out));
             }
         }
     }
     out.push_str("]\n");
     for (name, list) in tuned {
         // The first configuration is the default one.
-        let _ = writeln!(out, "tune.{name} = [{}]", values(list));
+        let _ = writeln!(out, "tune.{} = [{}]", key(name), values(list));
     }
 }
 
@@ -469,7 +467,7 @@ fn space(out: &mut String, space: &Space, tuned: &[(String, Vec<Object>)]) {
 fn options(out: &mut String, options: &[String]) {
     let kept = options.iter().filter(|option| !option.contains("std="));
     let kept: Vec<String> = kept
-        .map(|option| format!("{:?}", format!("--{}", option.trim_start_matches('-'))))
+        .map(|option| string(&format!("--{}", option.trim_start_matches('-'))))
         .collect();
     if !kept.is_empty() {
         let _ = writeln!(out, "options  = [{}]", kept.join(", "));
@@ -478,6 +476,7 @@ fn options(out: &mut String, options: &[String]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::names::{assert_unharmed, hostile_variants};
     use super::*;
 
     /// A file in the form of BAT's, with what makes them doubtful.
@@ -551,6 +550,17 @@ workload = "points"
         assert!(text.contains("inputs.at = { dtype"), "{text}");
         let args = text.lines().find(|line| line.starts_with("args")).unwrap();
         assert!(!args.contains("\"at\""), "{args}");
+    }
+
+    #[test]
+    fn hostile_texts_become_no_structure() {
+        let variants = hostile_variants(FILE);
+        let written = variants.iter().filter_map(|file| manifest(file, "").ok());
+        let written: Vec<String> = written.collect();
+        assert!(written.len() > variants.len() / 4, "{}", written.len());
+        written
+            .iter()
+            .for_each(|manifest| assert_unharmed(manifest));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::Manifest;
 use super::case::{Case, Dimension, Include};
 use super::provenance::Origin;
 use super::setting::{Data, Setting, sections};
+use crate::toml_text;
 
 /// Columns that comments are aligned to.
 const COMMENT_COLUMN: usize = 56;
@@ -70,7 +71,7 @@ impl Printer<'_> {
 
     /// A key whose origin is the origin of another path.
     fn key_from(&mut self, full: &str, key: &str, value: &str) {
-        let line = format!("{} = {value}", bare(key));
+        let line = format!("{} = {value}", toml_text::key(key));
         let Some(manifest) = self.comments else {
             self.out.push_str(&line);
             self.out.push('\n');
@@ -116,19 +117,29 @@ impl Printer<'_> {
     fn case(&mut self, manifest: &Manifest, case: &Case) {
         let path = format!("case.{}", case.name);
         self.section(&format!("[{path}]"));
-        self.key(&path, "workload", &text(case.workload.info.name));
-        let backends = case.backends.iter().map(|backend| text(backend.0.name));
+        self.key(
+            &path,
+            "workload",
+            &toml_text::string(case.workload.info.name),
+        );
+        let backends = case
+            .backends
+            .iter()
+            .map(|backend| toml_text::string(backend.0.name));
         self.key(&path, "backends", &list(backends));
-        let phases = case.phases.iter().map(|phase| text(phase.name()));
+        let phases = case
+            .phases
+            .iter()
+            .map(|phase| toml_text::string(phase.name()));
         self.key(&path, "phases", &list(phases));
-        self.key(&path, "dtype", &text(case.dtype.name()));
+        self.key(&path, "dtype", &toml_text::string(case.dtype.name()));
         if let Some(inputs) = &case.inputs {
             self.key(&path, "inputs", &path_text(&inputs.path));
         }
         let needs = case
             .needs
             .iter()
-            .map(|need| text(&manifest.cases[*need].name));
+            .map(|need| toml_text::string(&manifest.cases[*need].name));
         if needs.len() > 0 {
             self.key(&path, "needs", &list(needs));
         }
@@ -137,7 +148,11 @@ impl Printer<'_> {
             self.section(&format!("[{path}.derive]"));
             for derived in &case.derived {
                 let inner = format!("{path}.derive");
-                self.key(&inner, &derived.name, &text(derived.expression.text()));
+                self.key(
+                    &inner,
+                    &derived.name,
+                    &toml_text::string(derived.expression.text()),
+                );
             }
         }
         self.rules(case, &path);
@@ -165,13 +180,18 @@ impl Printer<'_> {
             let rows = &dimension.rows[..dimension.swept];
             let axes = names.iter().enumerate().map(|(column, name)| {
                 let values = list(rows.iter().map(|row| value(&row[column])));
-                format!("{} = {values}", bare(name))
+                format!("{} = {values}", toml_text::key(name))
             });
             self.key_from(&origin, "axes", &inline(axes));
             if let Some(conditional) = &dimension.when {
-                self.key_from(&origin, "when", &text(conditional.condition.text()));
+                self.key_from(
+                    &origin,
+                    "when",
+                    &toml_text::string(conditional.condition.text()),
+                );
                 let cells = names.iter().zip(&conditional.otherwise);
-                let cells = cells.map(|(name, held)| format!("{} = {}", bare(name), value(held)));
+                let cells =
+                    cells.map(|(name, held)| format!("{} = {}", toml_text::key(name), value(held)));
                 self.key_from(&origin, "else", &inline(cells));
             }
         }
@@ -181,8 +201,8 @@ impl Printer<'_> {
         for rule in &case.exclude {
             self.section(&format!("[[{path}.exclude]]"));
             let origin = format!("{path}.rule.{}", rule.when.text());
-            self.key_from(&origin, "when", &text(rule.when.text()));
-            self.key_from(&origin, "reason", &text(&rule.reason));
+            self.key_from(&origin, "when", &toml_text::string(rule.when.text()));
+            self.key_from(&origin, "reason", &toml_text::string(&rule.reason));
         }
         for extra in &case.include {
             self.include(case, path, extra);
@@ -196,7 +216,7 @@ impl Printer<'_> {
             for (column, held) in dimension.columns.iter().zip(&dimension.rows[*row]) {
                 cells.push(format!(
                     "{} = {}",
-                    bare(&case.variables[*column].name),
+                    toml_text::key(&case.variables[*column].name),
                     value(held)
                 ));
             }
@@ -205,17 +225,23 @@ impl Printer<'_> {
         let backends = extra
             .backends
             .iter()
-            .map(|index| text(case.backends[*index].0.name));
+            .map(|index| toml_text::string(case.backends[*index].0.name));
         self.plain("backends", &list(backends));
         self.plain(
             "phases",
-            &list(extra.phases.iter().map(|phase| text(phase.name()))),
+            &list(
+                extra
+                    .phases
+                    .iter()
+                    .map(|phase| toml_text::string(phase.name())),
+            ),
         );
     }
 
     /// A key whose origin is not kept.
     fn plain(&mut self, key: &str, value: &str) {
-        self.out.push_str(&format!("{} = {value}\n", bare(key)));
+        self.out
+            .push_str(&format!("{} = {value}\n", toml_text::key(key)));
     }
 }
 
@@ -226,7 +252,7 @@ pub(super) fn value_of(data: &Data) -> String {
         Data::Integer(value) => value.to_string(),
         Data::Float(value) => float(*value),
         Data::Time(time) => float(time.as_secs_f64()),
-        Data::Text(value) => text(value),
+        Data::Text(value) => toml_text::string(value),
         Data::List(items) => list(items.iter().map(value_of)),
         Data::Inline(entries) => {
             let entries = entries.iter();
@@ -235,7 +261,7 @@ pub(super) fn value_of(data: &Data) -> String {
         Data::Named(lists) => {
             let lists = lists.iter().map(|(name, integers)| {
                 let integers = list(integers.iter().map(u64::to_string));
-                format!("{} = {integers}", bare(name))
+                format!("{} = {integers}", toml_text::key(name))
             });
             inline(lists)
         }
@@ -251,7 +277,7 @@ fn axis(dimension: &Dimension) -> String {
     };
     let cells = [
         format!("values = {values}"),
-        format!("when = {}", text(conditional.condition.text())),
+        format!("when = {}", toml_text::string(conditional.condition.text())),
         format!("else = {}", value(&conditional.otherwise[0])),
     ];
     inline(cells.into_iter())
@@ -270,7 +296,7 @@ pub(super) fn inline(entries: impl Iterator<Item = String>) -> String {
 /// A value of an axis as TOML.
 pub(super) fn value(value: &Value) -> String {
     match value {
-        Value::Text(word) => text(word),
+        Value::Text(word) => toml_text::string(word),
         Value::Float(number) => float(*number),
         other => other.to_string(),
     }
@@ -281,33 +307,6 @@ fn float(value: f64) -> String {
     format!("{value:?}")
 }
 
-/// A key, in quotes where TOML wants them.
-pub(super) fn bare(key: &str) -> String {
-    let plain = |c: char| matches!(c, '_' | '-') || c.is_ascii_alphanumeric();
-    if !key.is_empty() && key.chars().all(plain) {
-        return key.to_owned();
-    }
-    text(key)
-}
-
 fn path_text(path: &Path) -> String {
-    text(&path.to_string_lossy())
-}
-
-/// A TOML basic string.
-fn text(value: &str) -> String {
-    let mut out = String::from("\"");
-    for c in value.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            '\r' => out.push_str("\\r"),
-            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
+    toml_text::string(&path.to_string_lossy())
 }

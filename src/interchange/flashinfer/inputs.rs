@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::problem::{PROBABILITIES, SAMPLING};
 use super::schema::Definition;
-use crate::interchange::names::quoted;
+use crate::toml_text::string;
 
 /// The function of such a source.
 pub(super) const GENERATE: &str = "generate_input";
@@ -51,7 +51,7 @@ def {GENERATE}({}):
     for (name, input) in inputs() {
         let Some(shape) = &input.shape else { continue };
         let shape: String = shape.iter().map(|axis| format!("{axis}, ")).collect();
-        let (name, dtype) = (quoted(name), quoted(&input.dtype));
+        let (name, dtype) = (string(name), string(&input.dtype));
         let _ = writeln!(out, "        {name}: ({dtype}, ({})),", shape.trim_end());
     }
     out.push_str(
@@ -63,7 +63,7 @@ def {GENERATE}({}):
 ",
     );
     if definition.op_type == SAMPLING && definition.inputs.get(PROBABILITIES).is_some() {
-        let name = quoted(PROBABILITIES);
+        let name = string(PROBABILITIES);
         let _ = write!(
             out,
             "    if {name} not in stored:
@@ -85,7 +85,7 @@ fn write_stored(out: &mut String, stored: &[Stored]) {
         }
         out.push_str("    {\n");
         for (name, (path, key)) in inputs {
-            let (name, path, key) = (quoted(name), quoted(path), quoted(key));
+            let (name, path, key) = (string(name), string(path), string(key));
             let _ = writeln!(out, "        {name}: ({path}, {key}),");
         }
         out.push_str("    },\n");

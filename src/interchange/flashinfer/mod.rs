@@ -12,7 +12,8 @@ mod sources;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::names::{Names, quoted};
+use super::names::Names;
+use crate::toml_text::{in_comment, string};
 use problem::Problem;
 use schema::{Contents, Definition, Solution, Trace};
 pub use sources::SourceText;
@@ -225,7 +226,7 @@ impl Draft<'_> {
             }));
         let _ = write!(self.out, "\n[backend.{name}]\n");
         if let Some(about) = solution.description.as_ref().or(solution.author.as_ref()) {
-            let _ = writeln!(self.out, "about    = {}", quoted(about));
+            let _ = writeln!(self.out, "about    = {}", string(about));
         }
         let keys = problem.backend(&path, &function, spec.destination_passing_style);
         self.out.push_str(&keys);
@@ -238,7 +239,7 @@ impl Draft<'_> {
             "schema = 1\n\n# Imported from FlashInfer-Bench. Lines with a `?` are doubts: look at each. \
              Sources are copies\n# in `{}`.\n\n[python]\nexe = {}\n{}",
             self.folder,
-            quoted(exe),
+            string(exe),
             self.out
         );
         let left_out = self.left_out.lines();
@@ -246,7 +247,7 @@ impl Draft<'_> {
             manifest.push_str("\n# Not imported:\n");
         }
         for line in left_out {
-            let _ = writeln!(manifest, "#   {line}");
+            let _ = writeln!(manifest, "#   {}", in_comment(&line));
         }
         Imported {
             manifest,
@@ -296,8 +297,41 @@ impl LeftOut {
                 all if all <= SHOWN => format!(", lines {}", shown.join(", ")),
                 all => format!(", lines {} and {} more", shown.join(", "), all - SHOWN),
             };
-            format!("{path}{place}: {}", reason.replace('\n', " "))
+            format!("{path}{place}: {}", reason)
         });
         entries.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::names::{assert_unharmed, hostile_variants};
+    use super::*;
+
+    #[test]
+    fn hostile_texts_become_no_structure() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/manifests/flashinfer");
+        let read = |path: &str| std::fs::read_to_string(format!("{folder}/{path}")).unwrap();
+        let definition = read("definitions/scaled_rows.json");
+        let solution = read("solutions/returned.json");
+        let file = |stem: &str, text: &str| TraceFile {
+            path: format!("{stem}.json"),
+            stem: stem.to_owned(),
+            text: text.to_owned(),
+        };
+        let nowhere = |_: &str, _: &str| Err("it is in no folder".to_owned());
+        let imported = |definition: &str, solution: &str| {
+            let files = [file("scaled_rows", definition), file("returned", solution)];
+            import(None, &files, "sources", &nowhere).map(|imported| imported.manifest)
+        };
+        let definitions = hostile_variants(&definition);
+        let solutions = hostile_variants(&solution);
+        let written = definitions.iter().map(|it| imported(it, &solution));
+        let written = written.chain(solutions.iter().map(|it| imported(&definition, it)));
+        let written: Vec<String> = written.filter_map(Result::ok).collect();
+        assert!(written.len() > solutions.len(), "{}", written.len());
+        written
+            .iter()
+            .for_each(|manifest| assert_unharmed(manifest));
     }
 }

@@ -11,8 +11,8 @@ use super::inputs::{self, Stored};
 use super::schema::{Axis, Content, Definition, Tensor, Workload};
 use super::sources;
 use crate::expression::Tree;
-use crate::interchange::names::quoted;
 use crate::manifest::objection;
+use crate::toml_text::{in_comment, string};
 
 /// Greatest value of an axis that varies.
 const MOST: i64 = i32::MAX as i64;
@@ -174,7 +174,7 @@ impl<'d> Problem<'d> {
         let definition = self.definition;
         let _ = write!(out, "\n[workload.{}]\n", self.name);
         if let Some(about) = &definition.description {
-            let _ = writeln!(out, "about = {}", quoted(&about.replace('\n', " ")));
+            let _ = writeln!(out, "about = {}", string(&about.replace('\n', " ")));
         }
         for (name, axis) in &definition.axes.0 {
             let values = match axis {
@@ -220,7 +220,7 @@ impl<'d> Problem<'d> {
         }
         if let Some(path) = inputs_from {
             let function = format!("{path}:{}", inputs::GENERATE);
-            let _ = writeln!(out, "inputs_from = {}", quoted(&function));
+            let _ = writeln!(out, "inputs_from = {}", string(&function));
         }
         for (name, output) in &definition.outputs.0 {
             let _ = writeln!(out, "outputs.{name} = {{ {} }}", declared(output));
@@ -245,7 +245,7 @@ impl<'d> Problem<'d> {
             Some(_) => format!(", args = [{}]", names(&definition.inputs.0).join(", ")),
             None => String::new(),
         };
-        let path = quoted(path);
+        let path = string(path);
         // What is called takes arrays of NumPy, and makes tensors of the definition's types.
         let arrays = match sources::uses_torch(definition) {
             true => ", arrays = \"numpy\"",
@@ -293,8 +293,8 @@ impl<'d> Problem<'d> {
         let mut out = format!(
             "workload = \"{}\"\npython   = {}\nentry    = {}\narrays   = \"{}\"\n",
             self.name,
-            quoted(path),
-            quoted(function),
+            string(path),
+            string(function),
             match sources::uses_torch(self.definition) {
                 true => "torch",
                 false => "numpy",
@@ -315,7 +315,7 @@ impl<'d> Problem<'d> {
         }
         let (required, _) = self.requirements();
         if !required.is_empty() {
-            let required = required.into_iter().map(quoted);
+            let required = required.into_iter().map(string);
             let required: Vec<String> = required.collect();
             let _ = writeln!(out, "require  = [{}]", required.join(", "));
         }
@@ -349,7 +349,8 @@ impl<'d> Problem<'d> {
             match self.condition(constraint) {
                 Ok(()) => kept.push(constraint.as_str()),
                 Err(why) => {
-                    let _ = writeln!(comments, "# ? left out, {why}: {}", quoted(constraint));
+                    let why = in_comment(&why);
+                    let _ = writeln!(comments, "# ? left out, {why}: {}", string(constraint));
                 }
             }
         }
@@ -412,7 +413,7 @@ fn refusal(definition: &Definition) -> Option<String> {
 
 /// Names, as TOML.
 fn names(tensors: &[(String, Tensor)]) -> Vec<String> {
-    tensors.iter().map(|(name, _)| quoted(name)).collect()
+    tensors.iter().map(|(name, _)| string(name)).collect()
 }
 
 /// The type of a tensor's elements, or of a number.
@@ -432,7 +433,7 @@ fn dtype(tensor: &Tensor) -> Option<Dtype> {
 
 /// The type and the shape of a tensor, as keys.
 fn declared(tensor: &Tensor) -> String {
-    let axes = tensor.shape.iter().flatten().map(|axis| quoted(axis));
+    let axes = tensor.shape.iter().flatten().map(|axis| string(axis));
     let axes: Vec<String> = axes.collect();
     let dtype = dtype(tensor).map_or("", Dtype::name);
     format!("dtype = \"{dtype}\", shape = [{}]", axes.join(", "))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::schema::{Definition, Solution};
-use crate::interchange::names::quoted;
+use crate::toml_text::string;
 
 /// The function of every definition.
 pub(super) const RUN: &str = "run";
@@ -43,7 +43,7 @@ pub(super) fn reference(definition: &Definition) -> (String, &'static str) {
         let is_real = output.dtype.contains("float");
         format!("torch.{}", if is_real { "float64" } else { &output.dtype })
     });
-    let outputs = outputs.map(|(name, _)| quoted(name));
+    let outputs = outputs.map(|(name, _)| string(name));
     let added = format!(
         "{text}
 

@@ -13,6 +13,7 @@ use crate::manifest::python_files::PythonFiles;
 use crate::manifest::section::Context;
 use crate::manifest::tree::{Entry, Node, Raw, Table};
 use crate::manifest::variables;
+use crate::toml_text;
 use sweeper_program::Value;
 
 /// Keys with their values as TOML.
@@ -137,7 +138,7 @@ fn check(cx: &Context<'_>, node: &Node, others: &[(&str, Keys)]) -> String {
             Some(table) if PARTS.contains(&&*entry.key) => part(cx, table, others),
             _ => value(cx, &entry.value, false),
         };
-        format!("{} = {shown}", print::bare(&entry.key))
+        format!("{} = {shown}", toml_text::key(&entry.key))
     }))
 }
 
@@ -156,7 +157,7 @@ fn part(cx: &Context<'_>, table: &Table, others: &[(&'static str, String)]) -> S
     let others = others.iter().map(|(key, text)| (*key, text.clone()));
     print::inline(
         own.chain(others)
-            .map(|(key, text)| format!("{} = {text}", print::bare(key))),
+            .map(|(key, text)| format!("{} = {text}", toml_text::key(key))),
     )
 }
 
@@ -361,7 +362,7 @@ pub(super) fn python_files(found: &PythonFiles) -> Vec<DeclaredFile> {
 fn digests<'f>(files: impl Iterator<Item = (&'f str, String)>) -> String {
     print::inline(files.map(|(name, digest)| {
         let digest = print::value(&Value::from(&*digest));
-        format!("{} = {digest}", print::bare(name))
+        format!("{} = {digest}", toml_text::key(name))
     }))
 }
 
@@ -393,7 +394,7 @@ fn value(cx: &Context<'_>, node: &Node, is_path: bool) -> String {
             let entries = table.entries.iter().map(|entry| {
                 format!(
                     "{} = {}",
-                    print::bare(&entry.key),
+                    toml_text::key(&entry.key),
                     value(cx, &entry.value, is_path)
                 )
             });

@@ -191,7 +191,8 @@ fn heat() -> Heat {
 fn cells_show_values_and_failures() {
     let picture = Chart::Heat(heat()).draw();
     let texts = texts(&picture);
-    for text in ["0.50", "oom", "fused", "12", "K C", "time ratio"] {
+    let label = "time ratio; a corner marks less than 1";
+    for text in ["0.50", "oom", "fused", "12", "K C", label] {
         assert!(texts.contains(&text), "{text} is not in {texts:?}");
     }
     is_readable(&picture);
