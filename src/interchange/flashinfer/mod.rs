@@ -297,7 +297,7 @@ impl LeftOut {
                 all if all <= SHOWN => format!(", lines {}", shown.join(", ")),
                 all => format!(", lines {} and {} more", shown.join(", "), all - SHOWN),
             };
-            format!("{path}{place}: {}", reason)
+            format!("{path}{place}: {reason}")
         });
         entries.collect()
     }
