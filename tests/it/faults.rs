@@ -88,7 +88,7 @@ fn on_a_cpu_every_fault_costs_its_own_row() {
     assert!(reason("endless").contains("no progress within 4s"));
     assert!(reason("compile_error").contains("can't be compiled"));
     assert!(reason("oom").contains("bytes needed"));
-    assert!(reason("silent").contains("`out` is off by"));
+    assert!(reason("silent").contains("`out` is not finite"));
     assert!(reason("fickle").contains("outputs changed while it was timed"));
 }
 
