@@ -128,9 +128,12 @@ fn nameable(mut signature: Signature) -> Signature {
     let mut given = BTreeSet::new();
     for (at, parameter) in signature.parameters.iter_mut().enumerate() {
         let is_plain = |c: char| c == '_' || c.is_ascii_alphanumeric();
-        if !parameter.name.chars().all(is_plain) {
+        let name = &parameter.name;
+        let has_letter_first = name.starts_with(|c: char| is_plain(c) && !c.is_ascii_digit());
+        if !has_letter_first || !name.chars().all(is_plain) {
             parameter.name = format!("arg{at}");
         }
+        // A word that means something else does not with a `_` more.
         while objection(&parameter.name).is_some() || given.contains(&parameter.name) {
             parameter.name.push('_');
         }
@@ -152,6 +155,7 @@ fn relative(source: &Path, folder: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sweeper_program::rounding::mixed;
 
     #[test]
     fn a_source_beside_the_manifest_is_named_by_its_name() {
@@ -171,5 +175,57 @@ mod tests {
         let (text, ..) = manifest(&args).unwrap();
         let named = "c        = \"tests/manifests/declared/add.c\"";
         assert!(text.contains(named), "{text}");
+    }
+
+    /// Nothing that can stand in a source keeps a draft from an end, or is structure in it.
+    #[test]
+    fn any_source_becomes_a_manifest() {
+        let words = [
+            "void f",
+            "(",
+            ")",
+            "{",
+            "}",
+            "int n",
+            " = 1",
+            ",",
+            "*",
+            "[",
+            "]",
+            "static ",
+            "if ",
+            "float x",
+            "#define x\n",
+            "/*",
+            "*/",
+            "//",
+            "\n",
+            "__global__ ",
+            "template <",
+            ">",
+            "é",
+            "\u{0}",
+            "\"",
+            "const ",
+            "1",
+        ];
+        let mut drafts = 0;
+        for seed in 0..20_000u64 {
+            let word = |at: u64| words[(mixed(seed * 64 + at) % words.len() as u64) as usize];
+            let parameters: String = (0..seed % 12).map(word).collect();
+            let rest: String = (12..12 + seed % 30).map(word).collect();
+            let text = format!("__global__ void f({parameters}) {{ {rest} }}{rest}");
+            for language in [DeclaredLanguage::C, DeclaredLanguage::Cuda] {
+                for found in signatures(&text, language) {
+                    let source = (crate::toml_text::HOSTILE[seed as usize % 6], &*text);
+                    let draft = draft::manifest(source, (&nameable(found), &[]), language);
+                    let read: Result<toml::Table, _> = draft.parse();
+                    let read = read.unwrap_or_else(|error| panic!("{error}\n{text}\n{draft}"));
+                    assert!(!read.contains_key("pwned"), "{draft}");
+                    drafts += 1;
+                }
+            }
+        }
+        assert!(drafts > 1000, "{drafts}");
     }
 }

@@ -11,6 +11,9 @@ use crate::toml_text::{in_comment, string};
 /// Names of sizes that functions commonly have, the most telling first.
 const SIZES: [&str; 7] = ["n", "size", "len", "length", "count", "elements", "numel"];
 
+/// The tuned value of kernels in CUDA.
+const BLOCK_SIZE: &str = "block_size";
+
 /// The manifest of a kernel in the file `source`, and of others that take the same arguments: they
 /// are backends of one workload, judged by the first. What the signature does not say is a comment
 /// that begins with `?`.
@@ -30,7 +33,10 @@ pub fn manifest(
         DeclaredLanguage::C => "c",
     };
     let backend = format!("{kernel}_{suffix}");
-    let whole: Vec<&Parameter> = scalars(signature).filter(|it| is_whole(it)).collect();
+    // A kernel that takes the size of its blocks takes the tuned one.
+    let is_tuned = |it: &&Parameter| language == DeclaredLanguage::Cuda && it.name == BLOCK_SIZE;
+    let whole = scalars(signature).filter(|it| is_whole(it) && !is_tuned(it));
+    let whole: Vec<&Parameter> = whole.collect();
     let size = SIZES
         .iter()
         .find_map(|name| whole.iter().find(|it| it.name.eq_ignore_ascii_case(name)))
@@ -42,7 +48,7 @@ pub fn manifest(
     );
     text += &format!(
         "params    = {{ {} }}\n",
-        parameters(signature, size).join(", ")
+        parameters(scalars(signature).filter(|it| !is_tuned(it)), size).join(", ")
     );
     tensors(&mut text, signature, size);
     let types = || signature.parameters.iter().map(|it| it.dtype);
@@ -60,10 +66,13 @@ pub fn manifest(
     text += &format!("args     = [{}]\n", arguments(signature).join(", "));
     if language == DeclaredLanguage::Cuda {
         text += &format!(
-            "grid     = \"ceil_div({size}, block_size)\"             # ? an element a thread\n\
-             block    = \"block_size\"\n\
-             tune     = {{ block_size = [64, 128, 256, 512, 1024] }}\n"
+            "grid     = \"ceil_div({size}, {BLOCK_SIZE})\"             # ? an element a thread\n\
+             block    = \"{BLOCK_SIZE}\"\n\
+             tune     = {{ {BLOCK_SIZE} = [64, 128, 256, 512, 1024] }}\n"
         );
+        if source_text.contains("extern __shared__") {
+            text += &format!("shared   = \"4 * {BLOCK_SIZE}\"   # ? a float for each thread\n");
+        }
     }
     for other in others {
         text += &format!(
@@ -126,8 +135,10 @@ fn is_whole(parameter: &Parameter) -> bool {
         .is_none_or(|dtype| !dtype.is_real() && dtype != Dtype::Bool)
 }
 
-fn parameters(signature: &Signature, size: &str) -> Vec<String> {
-    let mut found: Vec<String> = scalars(signature)
+fn parameters<'a>(scalars: impl Iterator<Item = &'a Parameter>, size: &str) -> Vec<String> {
+    let mut is_there = false;
+    let mut found: Vec<String> = scalars
+        .inspect(|it| is_there |= it.name == size)
         .map(|it| match it.dtype {
             Some(Dtype::Bool) => format!("{} = {{ bool = true, default = true }}", it.name),
             Some(dtype) if dtype.is_real() => {
@@ -136,7 +147,7 @@ fn parameters(signature: &Signature, size: &str) -> Vec<String> {
             _ => format!("{} = {{ int = [1, 2147483647] }}", it.name),
         })
         .collect();
-    if !scalars(signature).any(|it| it.name == size) {
+    if !is_there {
         found.push(format!("{size} = {{ int = [1, 2147483647] }}"));
     }
     found

@@ -48,10 +48,16 @@ pub struct Parameter {
     pub is_read: bool,
 }
 
-/// The functions of a source: kernels in CUDA, functions with a body in C.
+/// Words that stand before brackets and name no function.
+const KEYWORDS: [&str; 8] = [
+    "if", "for", "while", "switch", "return", "sizeof", "do", "catch",
+];
+
+/// The functions of a source: kernels in CUDA, functions with a body in C, those that can be called
+/// from elsewhere if there are any.
 pub fn signatures(text: &str, language: DeclaredLanguage) -> Vec<Signature> {
     let text = without_comments(text);
-    let mut found = Vec::new();
+    let (mut found, mut of_file) = (Vec::new(), Vec::new());
     let mut from = 0;
     while let Some(open) = text[from..].find('(').map(|at| from + at) {
         from = open + 1;
@@ -59,33 +65,41 @@ pub fn signatures(text: &str, language: DeclaredLanguage) -> Vec<Signature> {
             break;
         };
         let (before, after) = (text[..open].trim_end(), text[close + 1..].trim_start());
-        let name_at = before
-            .rfind(|c: char| c != '_' && !c.is_ascii_alphanumeric())
-            .map_or(0, |at| at + 1);
+        let is_of_name = |c: char| c == '_' || c.is_ascii_alphanumeric();
+        let name_at = before.trim_end_matches(is_of_name).len();
         let name = &before[name_at..];
         // Declarations end with `;`, calls and conditions stand within bodies.
         let head = head(&before[..name_at]);
-        let is_function = after.starts_with('{') && !name.is_empty() && !head.is_empty();
+        let is_name = !name.is_empty() && !KEYWORDS.contains(&name);
+        if !after.starts_with('{') || !is_name || head.is_empty() {
+            continue;
+        }
         let is_callable = match language {
             DeclaredLanguage::Cuda => head.contains("__global__"),
             DeclaredLanguage::C => !head.split_whitespace().any(|word| word == "static"),
         };
-        if !is_function || !is_callable {
-            continue;
-        }
         let mut parameters = parameters(&text[open + 1..close]);
         let start = text.len() - after.len();
         from = closing(&text, start).unwrap_or(from);
         for it in parameters.iter_mut().filter(|it| it.is_pointer) {
             it.is_read = is_read_first(text.get(start..from).unwrap_or_default(), &it.name);
         }
-        found.push(Signature {
+        let function = Signature {
             name: name.to_owned(),
             template: template(head),
             parameters,
-        });
+        };
+        match (is_callable, language) {
+            (true, _) => found.push(function),
+            (false, DeclaredLanguage::C) => of_file.push(function),
+            (false, DeclaredLanguage::Cuda) => {}
+        }
     }
-    found
+    match found.as_slice() {
+        // A manifest's caller includes the source.
+        [] => of_file,
+        _ => found,
+    }
 }
 
 /// What stands before a function's name, back to the end of what is before it.
@@ -159,6 +173,8 @@ fn parameter(at: usize, text: &str) -> Parameter {
             is_read: false,
         };
     }
+    // Without its value where the caller gives none.
+    let text = text.split('=').next().unwrap_or(text);
     let is_pointer = text.contains('*') || text.contains('[');
     let text = text.split('[').next().unwrap_or(text);
     let spaced = text.replace('*', " * ");
@@ -318,7 +334,8 @@ mod tests {
         let text = "static int helper(int x) { return x; }\n\
             void f(double y[restrict], const int64_t *x, size_t n)\n{\n\
             for (int i = 0; i < n; i++) { y[i] = helper(x[i]); }\n}\nint g(void) { return 1; }\n\
-            void h(int (*compare)(int, int), int n) {}\n";
+            void h(int (*compare)(int, int), int n) {}\n\
+            void k(float *y, int n = 1024)\n{ if (n) { y[0] = 1; } else if ( n > 1 ) { n = 2; } }\n";
         let found = signatures(text, DeclaredLanguage::C);
         let found: Vec<String> = found.iter().map(shown).collect();
         assert_eq!(
@@ -327,7 +344,14 @@ mod tests {
                 "f <> (f64* y, const i64* x, u64 n)",
                 "g <> ()",
                 "h <> (?* compare, i32 n)",
+                "k <> (f32* y, i32 n)",
             ]
+        );
+        let of_file = "static int twice(int n)\n{ if (n) { n = 1; } else if ( n > 1 ) { n = 2; } }";
+        let found = signatures(of_file, DeclaredLanguage::C);
+        assert_eq!(
+            found.iter().map(shown).collect::<Vec<_>>(),
+            ["twice <> (i32 n)"]
         );
     }
 
