@@ -78,9 +78,13 @@ pub(super) fn iteration_ns(kind: DeviceKind, totals: &Totals, flops: f64) -> f64
     totals.launches as f64 * rates.launch_ns + moved / rates.bytes_per_ns + flops / flops_per_ns
 }
 
+/// A sample of short iterations has as many as last so long: a thousand ticks of a clock.
+const LEAST_SAMPLE_NS: f64 = 20e3;
+
 /// How long samples of one iteration take. A quiet machine needs the fewest that are asked for, a
 /// busy one the most: their geometric mean is wrong by the same factor either way.
 fn sampling_ns(stopping: Stopping, iteration_ns: f64) -> f64 {
+    let iteration_ns = iteration_ns.max(LEAST_SAMPLE_NS);
     match stopping {
         Stopping::Repeats(repeats) => f64::from(repeats) * iteration_ns,
         Stopping::Adaptive {
