@@ -1,6 +1,8 @@
 //! Right outputs that a backend of the manifest computes, once for a block, on the device that is
 //! measured.
 
+use std::borrow::Cow;
+
 use sweeper_program::check::as_f64;
 use sweeper_program::spread::{self, SliceSums};
 use sweeper_program::workload::TensorSpec;
@@ -103,14 +105,18 @@ fn run(
         let buffer = buffers.find(|buffer| buffer.name == name);
         buffer.map(|buffer| buffer.dtype)
     };
-    let typed = inputs.iter().map(|(name, tensor)| {
-        let tensor = match dtype_of(name) {
-            Some(Dtype::F64) => in_f64(tensor.clone()),
-            _ => tensor.clone(),
-        };
-        (name.clone(), tensor)
-    });
-    let inputs: Tensors = typed.collect();
+    let is_widened = |(name, tensor): (&String, &Tensor)| {
+        dtype_of(name) == Some(Dtype::F64) && tensor.dtype() != Dtype::F64
+    };
+    // Large inputs are copied only where they change.
+    let mut inputs = Cow::Borrowed(inputs);
+    if inputs.iter().any(is_widened) {
+        for (name, tensor) in inputs.to_mut() {
+            if dtype_of(name) == Some(Dtype::F64) {
+                *tensor = in_f64(tensor.clone());
+            }
+        }
+    }
     let mut specs = whole.problem.outputs(Phase::Forward);
     for spec in &mut specs {
         spec.dtype = dtype_of(&spec.name).unwrap_or(spec.dtype);
