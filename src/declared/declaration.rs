@@ -201,6 +201,9 @@ pub struct BackendDeclaration {
     /// A configuration that is clearly slower than the best takes no more samples.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub race: bool,
+    /// Nobody trusts it: it is measured in a sandbox, by a clock that it can't reach.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_untrusted: bool,
     /// How much less exact than the workload's tolerances its outputs may be; by nothing where none
     /// is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -392,6 +395,7 @@ impl BackendDeclaration {
             tune: Vec::new(),
             sample: None,
             race: false,
+            is_untrusted: false,
             ..self.clone()
         };
         alone.digest()

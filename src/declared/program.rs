@@ -225,7 +225,10 @@ impl Maker<'_> {
             args.push(Arg::Write(self.program.all(buffer)));
         }
         let kernel = self.program.kernel(Kernel::Foreign(Foreign {
-            runner: Runner::Python,
+            runner: match backend.declaration.is_untrusted {
+                true => Runner::Referee,
+                false => Runner::Python,
+            },
             name: function.declaration.entry.clone(),
             is_deterministic: !function.declaration.is_fickle,
             request,

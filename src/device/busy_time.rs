@@ -173,6 +173,10 @@ impl RunsPrograms for BusyTimeDevice<'_> {
         self.device.refuse_late_work(program)
     }
 
+    fn rest(&mut self, program: Prepared) {
+        self.device.rest(program);
+    }
+
     fn start_anew(&mut self, program: Prepared) -> Result<bool, DeviceError> {
         self.device.start_anew(program)
     }

@@ -18,6 +18,7 @@ pub mod cpu;
 pub mod cuda;
 pub mod ceilings;
 pub mod process;
+pub mod sandbox;
 pub mod memory;
 pub mod busy;
 pub mod busy_time;
@@ -331,6 +332,9 @@ pub trait RunsPrograms {
     fn refuse_late_work(&mut self, _program: Prepared) -> Result<(), DeviceError> {
         Ok(())
     }
+
+    /// Lets a process that waits for the next call of a program stand still until then.
+    fn rest(&mut self, _program: Prepared) {}
 
     /// Ends the process that runs a program of the user, and runs the program in a new one as often
     /// as it ran there: what was the luck of a process, such as where its memory lies, is then that

@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use rustix::fd::OwnedFd;
+use rustix::io::{FdFlags, fcntl_setfd};
 pub use rustix::process::Signal;
 use rustix::process::{
     Pid, getpid, getppid, kill_process, kill_process_group, set_parent_process_death_signal, setsid,
 };
-use rustix::thread::disable_transparent_huge_pages;
+use rustix::thread::{CpuSet, disable_transparent_huge_pages, sched_setaffinity};
 
 use crate::proc_stat::stat_of;
 
@@ -42,6 +44,28 @@ pub fn die_with_parent(command: &mut Command) {
 #[expect(unsafe_code, reason = "a child's first steps, between fork and exec")]
 pub fn with_huge_pages(command: &mut Command, are_used: bool) {
     let prepare = move || Ok(disable_transparent_huge_pages(!are_used)?);
+    // SAFETY: a system call without memory or locks.
+    unsafe {
+        command.pre_exec(prepare);
+    }
+}
+
+/// Lets a child have a descriptor, under the number that it has here.
+#[expect(unsafe_code, reason = "a child's first steps, between fork and exec")]
+pub fn hand_over(command: &mut Command, descriptor: OwnedFd) {
+    let prepare = move || Ok(fcntl_setfd(&descriptor, FdFlags::empty())?);
+    // SAFETY: a system call without memory or locks.
+    unsafe {
+        command.pre_exec(prepare);
+    }
+}
+
+/// Keeps a child, and all that it starts, on some processors.
+#[expect(unsafe_code, reason = "a child's first steps, between fork and exec")]
+pub fn keep_on(command: &mut Command, processors: &[usize]) {
+    let mut set = CpuSet::new();
+    processors.iter().for_each(|&processor| set.set(processor));
+    let prepare = move || Ok(sched_setaffinity(None, &set)?);
     // SAFETY: a system call without memory or locks.
     unsafe {
         command.pre_exec(prepare);

@@ -10,6 +10,8 @@
 //! known, and of samples, a low one: a program that works in a part of its runs is as fast as in
 //! the others in none of them.
 
+mod calls;
+
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -75,7 +77,11 @@ pub(super) struct Audit {
     first: RefCell<BTreeMap<bool, Rc<Other>>>,
     /// The interpreter of the function that makes inputs.
     maker: RefCell<Option<InputMaker>>,
+    /// Inputs of single calls that were judged, by their numbers.
+    of_calls: RefCell<BTreeMap<u64, Rc<Other>>>,
 }
+
+pub(super) use calls::{CallInputs, Calls};
 
 /// Inputs that no program of the block has seen.
 struct Other {

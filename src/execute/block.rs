@@ -11,7 +11,7 @@ use super::block_context::{Artifacts, BlockContext, ContextError, VerifiedPoint}
 use super::block_inputs::BlockInputs;
 use super::protocol::{Block, Stage};
 use super::refused::{failed, of_configuration};
-use super::sampling::Sampler;
+use super::sampling::{Sampler, Source};
 use super::turns;
 use crate::device::{Device, DeviceError, busy};
 use crate::row::outcome::{Outcome, Status};
@@ -69,12 +69,13 @@ pub fn measure(
     for mut one in running {
         listener.working(one.point.number, Stage::Warmup);
         let program = (one.prepared, one.point.mode);
-        let (auto, warmup) = (one.auto.take(), block.settings.warmup);
+        let warmup = block.settings.warmup;
+        let source = one.source.take().unwrap_or(Source::Device);
         // On a GPU nobody has looked how soon clocks are up again after a check.
         let is_on_cpu = one.is_kernel() && device.target() == Target::Cpu;
         let before = (one.first_ns, is_at_work && is_on_cpu);
         is_at_work |= is_on_cpu;
-        match Sampler::start(device, program, auto, warmup, before) {
+        match Sampler::start(device, program, source, warmup, before) {
             Ok(sampler) => started.push((one, sampler)),
             Err(error) => fail(listener, one.point.number, error)?,
         }

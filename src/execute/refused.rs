@@ -16,6 +16,9 @@ pub(super) fn check_mode(mode: Mode, program: &Program) -> Result<(), Outcome> {
         (Mode::Each(Launching::Graph), Some(Runner::Command)) => {
             "the launches of a program are its own: they are not made one graph"
         }
+        (Mode::Each(Launching::Graph), Some(Runner::Referee)) => {
+            "a function that is not trusted records no graph of its launches"
+        }
         (Mode::Loop(_), Some(_)) => "what another process runs is not run as a loop",
     };
     let outcome = Outcome::without_measurement(Status::Unavailable, reason);

@@ -1,8 +1,10 @@
 //! When to stop: batches, warm-up and the stopping rule of one program.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Instant;
 
+use super::audit::Calls;
 use crate::auto::Auto;
 use crate::device::{Device, DeviceError, Prepared, Sample};
 use crate::hardware::clocks::{ClockSummary, Clocks};
@@ -32,11 +34,47 @@ const MAX_WARMUP_NS: f64 = 200e6;
 /// Calls that are more than this share of a time are told.
 const LAUNCH_SHARE: f64 = 0.05;
 
+/// Who takes the samples of a program.
+pub enum Source {
+    /// The device, on the problem's inputs.
+    Device,
+    /// A loop that decides itself whether to compile.
+    Loop(Box<Auto>),
+    /// The device, on inputs of which no two calls have the same.
+    Calls(Rc<Calls>),
+}
+
+/// The most calls on inputs of their own in a sample: each has to be made, and some are judged.
+const MOST_CALLS: u32 = 64;
+
+impl Source {
+    /// The iterations of a sample that is to last so long.
+    fn batch(&self, wanted_ns: f64, iteration_ns: f64) -> u32 {
+        let count = batch(wanted_ns, iteration_ns);
+        match self {
+            Source::Calls(_) => count.min(MOST_CALLS),
+            Source::Device | Source::Loop(_) => count,
+        }
+    }
+
+    /// One sample of so many iterations of their own.
+    fn sample(
+        &self,
+        device: &mut dyn Device,
+        program: Prepared,
+        iterations: u32,
+    ) -> Result<Sample, DeviceError> {
+        match self {
+            Source::Calls(calls) => calls.sample(device, program, iterations),
+            _ => device.sample(program, iterations),
+        }
+    }
+}
+
 /// The samples of one program.
 pub struct Sampler {
     program: Prepared,
-    /// The loop, if it decides itself whether to compile.
-    auto: Option<Box<Auto>>,
+    source: Source,
     mode: Mode,
     iterations: u32,
     first_runs: FirstRuns,
@@ -60,7 +98,7 @@ impl Sampler {
     pub fn start(
         device: &mut dyn Device,
         (program, mode): (Prepared, Mode),
-        auto: Option<Box<Auto>>,
+        source: Source,
         warmup: Warmup,
         (first_ns, is_after_others): (f64, bool),
     ) -> Result<Self, DeviceError> {
@@ -73,11 +111,12 @@ impl Sampler {
         };
         if first_ns < 100.0 * wanted_ns && mode.iterations().is_none() {
             while first_runs.count < FIRST_RUNS {
-                first_runs.elapsed_ns += device.sample(program, 1)?.elapsed_ns;
+                first_runs.elapsed_ns += source.sample(device, program, 1)?.elapsed_ns;
                 first_runs.count += 1;
             }
             for _ in 0..SIZING_SAMPLES {
-                let sample = device.sample(program, batch(wanted_ns, iteration_ns))?;
+                let iterations = source.batch(wanted_ns, iteration_ns);
+                let sample = source.sample(device, program, iterations)?;
                 iteration_ns = sample.per_iteration_ns();
                 if sample.elapsed_ns >= 0.8 * wanted_ns {
                     break;
@@ -86,9 +125,11 @@ impl Sampler {
         }
         let mut sampler = Sampler {
             program,
-            auto,
             mode,
-            iterations: mode.iterations().unwrap_or(batch(wanted_ns, iteration_ns)),
+            iterations: mode
+                .iterations()
+                .unwrap_or_else(|| source.batch(wanted_ns, iteration_ns)),
+            source,
             first_runs,
             warmup_samples: 1,
             samples_ns: Vec::new(),
@@ -176,12 +217,10 @@ impl Sampler {
     }
 
     fn run(&mut self, device: &mut dyn Device) -> Result<Sample, DeviceError> {
-        if let Some(auto) = &mut self.auto {
-            return auto.sample(device);
-        }
-        match self.mode {
-            Mode::Loop(iterations) => device.run_loop(self.program, iterations),
-            Mode::Each(_) => device.sample(self.program, self.iterations),
+        match (&mut self.source, self.mode) {
+            (Source::Loop(auto), _) => auto.sample(device),
+            (_, Mode::Loop(iterations)) => device.run_loop(self.program, iterations),
+            (source, Mode::Each(_)) => source.sample(device, self.program, self.iterations),
         }
     }
 
@@ -189,8 +228,11 @@ impl Sampler {
     pub fn again(&self) -> Self {
         Sampler {
             program: self.program,
-            // Configurations of kernels have no loop that decides.
-            auto: None,
+            source: match &self.source {
+                Source::Calls(calls) => Source::Calls(Rc::clone(calls)),
+                // Configurations of kernels have no loop that decides.
+                Source::Device | Source::Loop(_) => Source::Device,
+            },
             mode: self.mode,
             iterations: self.iterations,
             first_runs: self.first_runs,
@@ -235,7 +277,10 @@ impl Sampler {
 
     /// The loop, if it decides itself whether to compile.
     pub fn auto(&mut self) -> Option<&mut Auto> {
-        self.auto.as_deref_mut()
+        match &mut self.source {
+            Source::Loop(auto) => Some(auto),
+            Source::Device | Source::Calls(_) => None,
+        }
     }
 
     /// The samples so far, in nanoseconds of one iteration, in the order taken.
@@ -377,7 +422,7 @@ mod tests {
         let mut sampler = Sampler::start(
             &mut device,
             (program, EACH),
-            None,
+            Source::Device,
             Warmup::Auto,
             (1e6, false),
         )
@@ -521,7 +566,7 @@ mod tests {
         let mut sampler = Sampler::start(
             &mut device,
             (program, EACH),
-            None,
+            Source::Device,
             Warmup::Auto,
             (1000.0, false),
         )

@@ -1,6 +1,7 @@
 //! An instance of a problem with its right outputs, and the judgement of outputs by them.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 use sweeper_program::check::{Check, TensorCheck};
@@ -17,7 +18,7 @@ use crate::row::outcome::{Checked, ON_SHOWING_INPUTS};
 /// A problem with inputs, and the oracle's answer if there is one.
 pub struct ProblemInstance {
     /// The problem.
-    pub problem: Box<dyn Problem>,
+    pub problem: Arc<dyn Problem>,
     /// The problem's inputs; none where nothing is computed.
     pub inputs: Tensors,
     /// The oracle's answer.
@@ -46,7 +47,7 @@ impl ProblemInstance {
     /// A problem whose answer is not known yet.
     pub fn without_answer(problem: Box<dyn Problem>, inputs: Tensors) -> Self {
         ProblemInstance {
-            problem,
+            problem: problem.into(),
             inputs,
             expected: None,
             input_digest: None,

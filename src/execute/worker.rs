@@ -4,7 +4,9 @@
 //! main process sends a block while the one before is measured, its inputs are generated meanwhile.
 
 use std::collections::{BTreeMap, HashMap};
+use std::env;
 use std::io::{self, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -23,6 +25,7 @@ use crate::device::cpu::{Cpu, identity};
 use crate::device::cuda::Cuda;
 use crate::device::foreign::command::Commands;
 use crate::device::foreign::python::{Place, Python};
+use crate::device::foreign::referee::Referee;
 use crate::device::foreign::{ForeignRunner, WithRunners};
 use crate::device::null::Null;
 use crate::device::nvtx::Ranges;
@@ -304,12 +307,22 @@ pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
     let limit = request.silence_limit / 4 * 3;
     let below_cache = request.answers.as_ref().map(|cache| cache.dir.clone());
     let cache_dir = request.compiled_code.clone().or(below_cache);
+    let hidden = hidden_folders(request, cache_dir.as_deref());
+    let referee = Referee::new(place.clone(), request.cache, limit, hidden);
     let python = Python::new(place, request.cache, limit, cache_dir);
-    let runners: [(Runner, Box<dyn ForeignRunner>); 2] = [
+    let runners: [(Runner, Box<dyn ForeignRunner>); 3] = [
+        (Runner::Referee, Box::new(referee)),
         (Runner::Command, Box::new(Commands::default())),
         (Runner::Python, Box::new(python)),
     ];
     Ok(Box::new(WithRunners::new(device, runners)))
+}
+
+/// Folders that functions that are not trusted don't see: they have right answers, and results.
+fn hidden_folders(request: &DeviceRequest, compiled_code: Option<&Path>) -> Vec<PathBuf> {
+    let answers = request.answers.iter().map(|cache| cache.dir.clone());
+    let code = compiled_code.map(Path::to_owned);
+    answers.chain(code).chain(env::current_dir()).collect()
 }
 
 /// Turns the messages of a measurement into frames. The first error is kept, and ends the worker.

@@ -93,11 +93,14 @@ pub enum Flag {
     UnmodelledRounding,
     /// A program of the user changed the process that it shares with others.
     ChangesProcess,
+    /// The referee measured it: in a sandbox, by a clock that it can't reach, on inputs of which no
+    /// two calls have the same.
+    Refereed,
 }
 
 impl Flag {
     /// All flags.
-    pub const ALL: [Flag; 18] = [
+    pub const ALL: [Flag; 19] = [
         Flag::Unsteady,
         Flag::WideInterval,
         Flag::CoarseClock,
@@ -116,6 +119,7 @@ impl Flag {
         Flag::Inexact,
         Flag::UnmodelledRounding,
         Flag::ChangesProcess,
+        Flag::Refereed,
     ];
 
     /// The word of rows.
@@ -139,6 +143,7 @@ impl Flag {
             Flag::Inexact => "inexact",
             Flag::UnmodelledRounding => "unmodelled_rounding",
             Flag::ChangesProcess => "changes_process",
+            Flag::Refereed => "refereed",
         }
     }
 }

@@ -142,6 +142,11 @@ pub fn peak_resident_bytes() -> u64 {
     status_bytes("/proc/self/status", "VmHWM").unwrap_or(0)
 }
 
+/// The greatest resident size of another process of this user so far, in bytes.
+pub fn peak_resident_of(process: u32) -> u64 {
+    status_bytes(&format!("/proc/{process}/status"), "VmHWM").unwrap_or(0)
+}
+
 /// A line `Name:   123 kB` of a file of the proc file system, in bytes.
 fn status_bytes(path: &str, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;

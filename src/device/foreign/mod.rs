@@ -2,6 +2,7 @@
 
 pub mod command;
 pub mod python;
+pub mod referee;
 mod renumbered;
 
 use std::collections::BTreeMap;
@@ -197,7 +198,7 @@ impl RunsPrograms for WithRunners {
         let (runner, program) = self.place_mut(program);
         let mut sample = runner.sample(program, iterations)?;
         // A function works on this device; a command, wherever it likes.
-        if owner == Owner::Runner(Runner::Python) {
+        if owner != Owner::Runner(Runner::Command) && owner != Owner::Native {
             sample.clocks = self.native.clocks();
         }
         Ok(sample)
@@ -266,6 +267,11 @@ impl RunsPrograms for WithRunners {
     fn refuse_late_work(&mut self, program: Prepared) -> Result<(), DeviceError> {
         let (runner, program) = self.place_mut(program);
         runner.refuse_late_work(program)
+    }
+
+    fn rest(&mut self, program: Prepared) {
+        let (runner, program) = self.place_mut(program);
+        runner.rest(program);
     }
 
     fn start_anew(&mut self, program: Prepared) -> Result<bool, DeviceError> {

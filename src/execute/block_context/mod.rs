@@ -7,6 +7,8 @@ mod verified;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 use sweeper_program::check::{Metric, TensorCheck};
@@ -15,11 +17,10 @@ use sweeper_program::{CanonicalShape, Phase, Problem, Program, Runner, Tensors};
 
 use answered::{answered_by_device, answered_by_reference};
 
-use crate::auto::Auto;
 use crate::device::outputs::{Outputs, Reading};
 use crate::device::{Artifact, Device, DeviceError, Job, Prepared, busy};
 use crate::execute::answers::Answers;
-use crate::execute::audit::{Audit, Audited};
+use crate::execute::audit::{Audit, Audited, CallInputs, Calls};
 use crate::execute::auto_point;
 use crate::execute::block::Listener;
 use crate::execute::block_inputs::{BlockInputs, SmallerProblem, covering_phase};
@@ -29,7 +30,7 @@ use crate::execute::judge::Judge;
 use crate::execute::protocol::{Block, BlockPoint};
 use crate::execute::refused::{check_mode, failed, refused, scripted, wrong};
 use crate::execute::rounds;
-use crate::execute::sampling::Sampler;
+use crate::execute::sampling::{Sampler, Source};
 use crate::execute::tensors;
 use crate::execute::trespass::{self, overwritten};
 use crate::execute::trial;
@@ -57,6 +58,8 @@ pub struct BlockContext<'a> {
     /// The problem with these inputs, if functions can run on them.
     for_functions: Option<ProblemInstance>,
     audit: Audit,
+    /// Inputs of calls of programs that nobody trusts, once there is one.
+    call_inputs: RefCell<Option<Rc<CallInputs>>>,
     answers: &'a Answers,
     /// The point whose kernel left threads at work in this process, whatever runs.
     busy: Cell<Option<u32>>,
@@ -94,8 +97,10 @@ pub struct VerifiedPoint<'a> {
     carries_state: bool,
     /// The complaint of the audit.
     complaint: Option<String>,
-    /// The loop, if it decides itself whether to compile; until samples are taken.
-    pub auto: Option<Box<Auto>>,
+    /// Its calls, if nobody trusts it.
+    calls: Option<Rc<Calls>>,
+    /// Who takes its samples, until they are taken.
+    pub source: Option<Source>,
 }
 
 /// Why a block has no context.
@@ -152,6 +157,7 @@ impl<'a> BlockContext<'a> {
             showing: BTreeMap::new(),
             for_functions: None,
             audit: Audit::default(),
+            call_inputs: RefCell::default(),
             answers,
             busy: Cell::default(),
         };
@@ -266,8 +272,18 @@ impl<'a> BlockContext<'a> {
         }
         let cache = self.answers.place();
         let auto = undecided.map(|own| own.begin((self.block, point), cache, prepared, device));
+        let calls = match runner {
+            Some(Runner::Referee) => Some(self.calls(&specs, &mut measurement)?),
+            _ => None,
+        };
+        let source = match (auto.transpose()?, &calls) {
+            (Some(auto), _) => Source::Loop(Box::new(auto)),
+            (None, Some(calls)) => Source::Calls(Rc::clone(calls)),
+            (None, None) => Source::Device,
+        };
         Ok(VerifiedPoint {
-            auto: auto.transpose()?.map(Box::new),
+            calls,
+            source: Some(source),
             point,
             prepared,
             specs,
@@ -277,7 +293,7 @@ impl<'a> BlockContext<'a> {
             last_bits: None,
             is_users,
             changed_inputs: Vec::new(),
-            is_function: runner == Some(Runner::Python),
+            is_function: matches!(runner, Some(Runner::Python | Runner::Referee)),
             is_audited: is_users && runner != Some(Runner::Command),
             is_kernel: runner.is_none(),
             surprised_at: rounds::chance(&self.block.problem, &point.backend, SURPRISES),
@@ -285,6 +301,30 @@ impl<'a> BlockContext<'a> {
             carries_state,
             complaint: None,
         })
+    }
+
+    /// The calls of a program that nobody trusts.
+    fn calls(
+        &self,
+        specs: &[TensorSpec],
+        measurement: &mut Measurement,
+    ) -> Result<Rc<Calls>, Outcome> {
+        measurement.flags.push(Flag::Refereed);
+        if self.block.inputs.is_some() {
+            let reason = "inputs of a file are the same in every call: nothing that is not trusted can \
+                          be measured on them";
+            return Err(Outcome::without_measurement(Status::Unavailable, reason));
+        }
+        let mut held = self.call_inputs.borrow_mut();
+        let inputs = match &*held {
+            Some(inputs) => Rc::clone(inputs),
+            None => {
+                let problem = Arc::clone(&self.instance.problem);
+                let inputs = CallInputs::new(self.block, problem).map_err(failed)?;
+                Rc::clone(held.insert(Rc::new(inputs)))
+            }
+        };
+        Ok(Rc::new(Calls::new(inputs, specs)))
     }
 
     /// Runs a point's program for the first time, and judges it; the nanoseconds of the run.

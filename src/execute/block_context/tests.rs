@@ -67,6 +67,7 @@ fn a_smaller_problem_proves_nothing_of_other_kernels() {
         reduced: None,
         showing: BTreeMap::new(),
         for_functions: None,
+        call_inputs: RefCell::default(),
         audit: Audit::default(),
         answers: &Answers::default(),
         busy: Cell::default(),

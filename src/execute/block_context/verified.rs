@@ -21,6 +21,12 @@ impl BlockContext<'_> {
             // Outputs of a program are not those of single operations to the bit.
             device.sample(one.prepared, 1)?;
         }
+        if let Some(calls) = one.calls.clone() {
+            let audited = self.audited(one);
+            let complaint = self.audit.complaint_of_calls(&audited, &calls, device)?;
+            one.take_complaint(complaint);
+            return Ok(());
+        }
         let read = self.reading(&one.specs).may_stay;
         let outputs = one.read_last(&self.instance, read, device)?;
         note_choices(&mut one.measurement, one.prepared, device);
@@ -102,6 +108,12 @@ impl VerifiedPoint<'_> {
     pub(super) fn varies(&self) -> bool {
         let has_changed = self.first_bits != self.last_bits;
         !self.is_deterministic || self.is_function && has_changed
+    }
+
+    /// Takes what is wrong with calls of which no two had the same inputs, if anything.
+    fn take_complaint(&mut self, complaint: Option<String>) {
+        self.complaint = complaint;
+        self.last_bits.clone_from(&self.first_bits);
     }
 
     /// Takes the verdict on the outputs of the last sample. Where nobody knows what is right, a

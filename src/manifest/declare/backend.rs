@@ -38,6 +38,9 @@ pub(super) fn backend(
         .and_then(|node| cx.count(node, "sample"));
     let scope = backend_scope(&names.parameters, &tune);
     let race = race(cx, section, &tune);
+    let trust = section.take(cx, "trust");
+    let trust_at = trust.map(|node| node.at);
+    let trust = trust.and_then(|node| cx.boolean(node, "trust"));
     let mutates = words(cx, section, "mutates");
     let mutates = known_inputs(cx, mutates, names);
     let rules = section.take(cx, "require");
@@ -66,6 +69,14 @@ pub(super) fn backend(
     };
     section.finish(cx, &[]);
     let implementation = implementation?;
+    let is_untrusted = trust == Some(false);
+    if let (true, Some(at)) = (is_untrusted, trust_at)
+        && !matches!(implementation, Implementation::Python(_))
+    {
+        let message = "`trust = false` is for functions in Python";
+        cx.report(Code::Conflict, at, message)
+            .label("kernels and programs are measured as their author's, so far");
+    }
     // Functions in Python get those by name that no expression uses.
     if !matches!(implementation, Implementation::Python(_)) {
         unused(cx, section, &tune);
@@ -82,6 +93,7 @@ pub(super) fn backend(
         sample,
         require,
         race,
+        is_untrusted,
         tolerance_factor,
     })
 }

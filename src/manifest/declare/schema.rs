@@ -240,6 +240,10 @@ pub(in crate::manifest) fn backend() -> Value {
             json!({ "type": "boolean" }),
             "a configuration that is clearly slower than the best takes no more samples",
         ),
+        "trust": described(
+            json!({ "type": "boolean" }),
+            "false: a function of a stranger, in a sandbox and by a clock that it can't reach",
+        ),
         "tolerance_factor": described(
             json!({ "type": "number", "minimum": 1, "maximum": 1000 }),
             "by how much less exact than the workload's tolerances it may be",

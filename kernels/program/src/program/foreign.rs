@@ -23,4 +23,6 @@ pub enum Runner {
     Command,
     /// An interpreter of Python, which stays.
     Python,
+    /// An interpreter in a sandbox, by a clock and on inputs that its function can't reach.
+    Referee,
 }

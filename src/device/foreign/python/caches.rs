@@ -35,7 +35,11 @@ const SWITCHES: [(&str, &str); 4] = [
 
 /// The variables of an interpreter whose libraries keep their files below `cache`. Each interpreter
 /// and kind of device has a folder of its own.
-pub(super) fn variables(cache: &Path, exe: &str, device: &str) -> Vec<(String, String)> {
+pub(in crate::device::foreign) fn variables(
+    cache: &Path,
+    exe: &str,
+    device: &str,
+) -> Vec<(String, String)> {
     let digest = Sha256::digest(format!("{exe}\0{device}"));
     let folder = cache.join("foreign").join(&hex::encode(digest)[..12]);
     if bytes_below(&folder) > MOST_BYTES {

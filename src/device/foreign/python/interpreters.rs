@@ -32,7 +32,7 @@ pub(super) struct Interpreter {
 /// How many kernels PyTorch's compiler compiles at once. With more than one it starts a pool of
 /// processes, which take processors from programs that are measured for seconds after the first
 /// call of a function, and compile for it or not as they are ready by then.
-const COMPILE_THREADS: &str = "TORCHINDUCTOR_COMPILE_THREADS";
+pub(in crate::device::foreign) const COMPILE_THREADS: &str = "TORCHINDUCTOR_COMPILE_THREADS";
 
 impl Python {
     /// The interpreter of a program, or of all, that was told where functions run.
@@ -282,7 +282,10 @@ fn texts(list: &Value) -> impl Iterator<Item = String> {
 }
 
 /// Variables of an interpreter whose functions have so many threads.
-fn variables_of_cpu(threads: usize, gpu: Option<&str>) -> Vec<(String, String)> {
+pub(in crate::device::foreign) fn variables_of_cpu(
+    threads: usize,
+    gpu: Option<&str>,
+) -> Vec<(String, String)> {
     let names = ["OMP", "MKL", "OPENBLAS", "NUMEXPR"];
     let threads = names.map(|name| (format!("{name}_NUM_THREADS"), threads.to_string()));
     let gpu = gpu.unwrap_or_default().to_owned();
@@ -311,7 +314,7 @@ fn variables_of_gpu(unit: &str) -> Vec<(String, String)> {
     .to_vec()
 }
 
-fn failed(failure: Failure) -> DeviceError {
+pub(in crate::device::foreign) fn failed(failure: Failure) -> DeviceError {
     if failure.is_from_outside {
         return DeviceError::Interrupted(failure.reason);
     }

@@ -25,13 +25,13 @@ use crate::device::{
 use crate::identity::CacheState;
 use crate::row::outcome::Status;
 
-mod caches;
-mod interpreters;
-mod process;
+pub(super) mod caches;
+pub(super) mod interpreters;
+pub(super) mod process;
 pub mod identity;
 mod page;
 pub mod reference;
-mod shared_file;
+pub(super) mod shared_file;
 
 use interpreters::Interpreter;
 use shared_file::SharedFile;

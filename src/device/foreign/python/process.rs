@@ -3,7 +3,7 @@
 use std::io::{self, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child as Process, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use crate::row::outcome::Status;
 const BOOTSTRAP: &str = include_str!("child/bootstrap.py");
 
 /// The modules, by name.
-const MODULES: [(&str, &str); 36] = [
+const MODULES: [(&str, &str); 37] = [
     ("main", include_str!("child/main.py")),
     ("frames", include_str!("child/frames.py")),
     ("faults", include_str!("child/faults.py")),
@@ -29,6 +29,7 @@ const MODULES: [(&str, &str); 36] = [
     ("arrays", include_str!("child/arrays.py")),
     ("graph", include_str!("child/graph.py")),
     ("program", include_str!("child/program.py")),
+    ("candidate", include_str!("child/candidate.py")),
     ("autograd", include_str!("child/autograd.py")),
     ("sums", include_str!("child/sums.py")),
     ("handover", include_str!("child/handover.py")),
@@ -67,19 +68,19 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Why a request has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(in crate::device::foreign) struct Failure {
     /// The point's status.
-    pub(super) status: Status,
+    pub(in crate::device::foreign) status: Status,
     /// Why.
-    pub(super) reason: String,
+    pub(in crate::device::foreign) reason: String,
     /// The process is gone.
-    pub(super) is_lost: bool,
+    pub(in crate::device::foreign) is_lost: bool,
     /// Somebody else ended it.
-    pub(super) is_from_outside: bool,
+    pub(in crate::device::foreign) is_from_outside: bool,
 }
 
 /// A process; it is killed, with all that it started, when this is dropped.
-pub(super) struct Child {
+pub(in crate::device::foreign) struct Child {
     process: Process,
     requests: ChildStdin,
     answers: Receiver<io::Result<Value>>,
@@ -96,9 +97,18 @@ impl Child {
     /// It is not there, or can't be started.
     pub(super) fn start(exe: &str, variables: &[(String, String)]) -> Result<Self, Failure> {
         let mut command = Command::new(exe);
+        command.envs(variables.iter().cloned());
+        Self::start_command(command)
+    }
+
+    /// Starts an interpreter by a command that has no arguments yet.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub(in crate::device::foreign) fn start_command(mut command: Command) -> Result<Self, Failure> {
+        let exe = command.get_program().to_string_lossy().into_owned();
         command
             .args(["-u", "-c", BOOTSTRAP])
-            .envs(variables.iter().cloned())
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -157,7 +167,11 @@ impl Child {
     ///
     /// # Errors
     /// The failure that was answered; the process's death; silence for longer than `limit`.
-    pub(super) fn ask(&mut self, request: &Value, limit: Duration) -> Result<Value, Failure> {
+    pub(in crate::device::foreign) fn ask(
+        &mut self,
+        request: &Value,
+        limit: Duration,
+    ) -> Result<Value, Failure> {
         if self.send(request).is_err() {
             return Err(self.obituary());
         }
@@ -200,13 +214,39 @@ impl Child {
         }
     }
 
+    /// Sends a request whose answer is taken by [`answer_by_now`](Self::answer_by_now).
+    ///
+    /// # Errors
+    /// The process's death.
+    pub(in crate::device::foreign) fn request(&mut self, request: &Value) -> Result<(), Failure> {
+        self.send(request).map_err(|_| self.obituary())
+    }
+
+    /// The answer to a request, if it is there by now.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub(in crate::device::foreign) fn answer_by_now(&mut self) -> Result<Option<Value>, Failure> {
+        match self.answers.try_recv() {
+            Ok(Ok(mut answer)) => match answer.get_mut("ok") {
+                Some(held) => Ok(Some(held.take())),
+                None => Err(failure(&answer["error"])),
+            },
+            Ok(Err(_)) | Err(TryRecvError::Disconnected) => Err(self.obituary()),
+            Err(TryRecvError::Empty) if matches!(self.process.try_wait(), Ok(Some(_))) => {
+                Err(self.obituary())
+            }
+            Err(TryRecvError::Empty) => Ok(None),
+        }
+    }
+
     /// The number of the process, which leads a group.
-    pub(super) fn id(&self) -> u32 {
+    pub(in crate::device::foreign) fn id(&self) -> u32 {
         self.process.id()
     }
 
     /// Stops it with all of its group, until it is resumed.
-    pub(super) fn suspend(&mut self) {
+    pub(in crate::device::foreign) fn suspend(&mut self) {
         if !self.is_suspended {
             signal_group(self.process.id(), Signal::STOP);
             self.is_suspended = true;
@@ -214,7 +254,7 @@ impl Child {
     }
 
     /// Lets it go on.
-    pub(super) fn resume(&mut self) {
+    pub(in crate::device::foreign) fn resume(&mut self) {
         if self.is_suspended {
             signal_group(self.process.id(), Signal::CONT);
             self.is_suspended = false;

@@ -6,14 +6,14 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 use memmap2::{Mmap, MmapMut};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use safetensors::tensor::SafeTensors;
 use sweeper_program::{Tensors, tensor};
 
 use crate::tensor_file;
 
 /// A file in memory. It is gone with the last process that has it open.
-pub(super) struct SharedFile {
+pub(in crate::device::foreign) struct SharedFile {
     file: File,
 }
 
@@ -22,7 +22,7 @@ impl SharedFile {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn new(name: &str) -> io::Result<Self> {
+    pub(in crate::device::foreign) fn new(name: &str) -> io::Result<Self> {
         let descriptor = memfd_create(name, MemfdFlags::CLOEXEC)?;
         Ok(SharedFile {
             file: File::from(descriptor),
@@ -33,10 +33,22 @@ impl SharedFile {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn of_bytes(name: &str, bytes: u64) -> io::Result<Self> {
+    pub(in crate::device::foreign) fn of_bytes(name: &str, bytes: u64) -> io::Result<Self> {
         let shared = SharedFile::new(name)?;
         shared.file.set_len(bytes)?;
         Ok(shared)
+    }
+
+    /// A file of so many zeros, which no process can make shorter or longer.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(in crate::device::foreign) fn sealed(name: &str, bytes: u64) -> io::Result<Self> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = File::from(memfd_create(name, flags)?);
+        file.set_len(bytes)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok(SharedFile { file })
     }
 
     /// A file of tensors.
@@ -44,7 +56,10 @@ impl SharedFile {
     /// # Errors
     /// The system's.
     #[expect(unsafe_code, reason = "a mapping of a file")]
-    pub(super) fn of_tensors(name: &str, tensors: &Tensors) -> io::Result<Self> {
+    pub(in crate::device::foreign) fn of_tensors(
+        name: &str,
+        tensors: &Tensors,
+    ) -> io::Result<Self> {
         let (head, elements) = tensor_file::layout(tensors).map_err(io::Error::other)?;
         let parts = || std::iter::once(&*head).chain(elements.iter().copied());
         let length: usize = parts().map(<[u8]>::len).sum();
@@ -61,13 +76,13 @@ impl SharedFile {
     }
 
     /// The path by which any process of this user opens it, as long as this process has it.
-    pub(super) fn path(&self) -> PathBuf {
+    pub(in crate::device::foreign) fn path(&self) -> PathBuf {
         let (process, descriptor) = (std::process::id(), self.file.as_raw_fd());
         PathBuf::from(format!("/proc/{process}/fd/{descriptor}"))
     }
 
     /// The file itself.
-    pub(super) fn file(&self) -> &File {
+    pub(in crate::device::foreign) fn file(&self) -> &File {
         &self.file
     }
 
@@ -76,7 +91,7 @@ impl SharedFile {
     /// # Errors
     /// A file that can't be read, or that does not hold tensors.
     #[expect(unsafe_code, reason = "a mapping of a file")]
-    pub(super) fn tensors(&self) -> io::Result<Tensors> {
+    pub(in crate::device::foreign) fn tensors(&self) -> io::Result<Tensors> {
         // SAFETY: the process that writes it has answered that it is done, and is asked for nothing
         // else while the mapping lives.
         let mapped = unsafe { Mmap::map(&self.file) }?;

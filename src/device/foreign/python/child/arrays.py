@@ -65,6 +65,17 @@ class NumPy(Library):
     def of(self, tensor):
         return numpy.array(tensor.array)
 
+    def shared(self, tensor):
+        """An array on a tensor's memory, which others write."""
+        return tensor.array
+
+    def in_one_piece(self, array):
+        return array if array.flags.c_contiguous else numpy.ascontiguousarray(array)
+
+    def place(self, array):
+        """Address and number of bytes of an array."""
+        return array.__array_interface__["data"][0], array.nbytes
+
     def poisoned(self, dtype, shape):
         array = numpy.empty(shape, DTYPES[dtype][1])
         self.poison(array)
@@ -147,6 +158,17 @@ class Torch(Library):
         if tensor.dtype == "bf16":
             host = host.view(self.torch.bfloat16)
         return host.to(self.device)
+
+    def shared(self, tensor):
+        """A tensor on memory of the host, which others write."""
+        host = self.torch.from_numpy(tensor.array)
+        return host.view(self.torch.bfloat16) if tensor.dtype == "bf16" else host
+
+    def in_one_piece(self, array):
+        return array if array.is_contiguous() else array.detach().contiguous()
+
+    def place(self, array):
+        return array.data_ptr(), array.nbytes
 
     def view(self, array):
         """A tensor on memory of the host that is only read."""

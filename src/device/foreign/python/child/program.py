@@ -44,16 +44,8 @@ class Program:
         self.setting = framework.setting(request, given)
         framework.enter(self.setting)
         start = perf_counter_ns()
-        if request.get("model") is not None:
-            function = kernelbench.model(request, framework)
-        else:
-            module = sources.load(request["source"], request["path"])
-            function = sources.entry(module, request["entry"], self.what)
+        self.function = self._load(request, framework)
         self.import_ns = perf_counter_ns() - start
-        options = request.get("torch_compile")
-        if options is not None:
-            function = framework.torch.compile(function, **options)
-        self.function = function
         self.outputs = {held["name"]: held for held in request["outputs"]}
         # Of gradients at results, where no input is one.
         self.ones = None
@@ -67,6 +59,16 @@ class Program:
         self.peak = self.left = None
         self.use(given)
         self.results = None
+
+    def _load(self, request, framework):
+        """The function or the model that is called."""
+        if request.get("model") is not None:
+            function = kernelbench.model(request, framework)
+        else:
+            module = sources.load(request["source"], request["path"])
+            function = sources.entry(module, request["entry"], self.what)
+        options = request.get("torch_compile")
+        return function if options is None else framework.torch.compile(function, **options)
 
     def uses(self, name):
         """Whether it was given an input, which it might overwrite."""
@@ -88,6 +90,9 @@ class Program:
             for name, held in passed.items()
         }
         self._take_arguments()
+        self._choose_runner()
+
+    def _choose_runner(self):
         gradient = self.request.get("autograd")
         if gradient is None:
             self.runner = Forward(self)
