@@ -15,6 +15,7 @@ use crate::compile::toolchain::Toolchain;
 use crate::device::cpu::identity;
 use crate::device::cuda;
 use crate::device::cuda::libraries::{Facts, Nvidia};
+use crate::device::sandbox::Grants;
 use crate::execute::protocol::DeviceRequest;
 use crate::execute::supervisor::Supervisor;
 use crate::hardware::ceilings::{COPY, CeilingSource, Ceilings};
@@ -342,6 +343,8 @@ fn findings() -> Vec<Finding> {
             .to_owned(),
         ),
     ];
+    let grants = Grants::of_this_machine();
+    findings.push(finding("sandbox", grants.is_whole(), grants.describe()));
     findings.extend(gpu_findings(&toolchain));
     findings
 }

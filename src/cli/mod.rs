@@ -38,6 +38,7 @@ pub mod import_kernelbench;
 pub mod starter;
 mod repeats;
 mod signals;
+pub mod referee;
 pub mod time;
 mod verbs;
 pub mod worker;
@@ -66,6 +67,8 @@ struct Cli {
 enum Verb {
     /// Plan, compile, measure and record a manifest; again, only what is missing
     Run(run::RunArgs),
+    /// Measure and judge candidates of strangers or of models, as lines of JSON
+    Referee(referee::RefereeArgs),
     /// Time programs side by side: 'sort {f}' 'sort -n {f}' --f a,b
     Time(time::TimeArgs),
     /// Show what a run would do, and why
@@ -157,6 +160,7 @@ pub fn main() -> ExitCode {
     }
     let verdict = match cli.verb {
         Verb::Run(args) => run::run(&args, &screen),
+        Verb::Referee(args) => referee::referee(&args, &screen),
         Verb::Time(args) => time::time(&args, &screen),
         Verb::Plan(args) => plan::plan(&args, &screen),
         Verb::Why(args) => why::why(&args, &screen),

@@ -53,6 +53,12 @@ const GROUPS: &[(&str, &[(&str, &str)])] = &[
                  run m.toml --retry oom,timeout          points again that have no result",
             ),
             (
+                "referee",
+                "referee softmax.toml < lines.json              a verdict for each candidate, as JSON
+                 referee softmax.toml --candidates tried/      for each file of a folder
+                 referee softmax.toml --socket referee.sock    for whoever connects",
+            ),
+            (
                 "plan",
                 "plan manifests/paper.toml      what would be measured and compiled
                  plan m.toml --list             each point

@@ -35,6 +35,25 @@ pub struct Declared {
 /// once: a process reads few manifests, and a worker gets its declarations once.
 static INTERNED: Mutex<BTreeMap<String, &'static Declared>> = Mutex::new(BTreeMap::new());
 
+/// How a manifest names the file of a function in Python.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceKey {
+    /// `python`: a function.
+    Python,
+    /// `kernelbench`: a class of models.
+    KernelBench,
+}
+
+impl SourceKey {
+    /// The key.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SourceKey::Python => "python",
+            SourceKey::KernelBench => "kernelbench",
+        }
+    }
+}
+
 impl Declared {
     /// The workload of a declaration that was checked.
     ///
@@ -93,6 +112,17 @@ impl Declared {
         let declaration = self.declaration_of(backend);
         let factor = declaration.and_then(|declaration| declaration.tolerance_factor);
         factor.unwrap_or(1.0)
+    }
+
+    /// The key of a backend's source, if it is a function or a model in Python.
+    pub fn source_key(&self, backend: &str) -> Option<SourceKey> {
+        match &self.declaration_of(backend)?.implementation {
+            Implementation::Python(function) if function.model.is_some() => {
+                Some(SourceKey::KernelBench)
+            }
+            Implementation::Python(_) => Some(SourceKey::Python),
+            Implementation::Kernels(_) | Implementation::Command(_) => None,
+        }
     }
 
     fn declaration_of(&self, backend: &str) -> Option<&BackendDeclaration> {

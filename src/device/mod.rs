@@ -171,6 +171,9 @@ pub struct Preparation {
     pub autotuned: BTreeSet<String>,
     /// States of its process that it changed so far, such as `floating-point modes`.
     pub changed: BTreeSet<String>,
+    /// What of each call is the referee's, in nanoseconds, and is subtracted: the median, and the
+    /// distance of its quartiles.
+    pub referee_ns: Option<(u64, u64)>,
 }
 
 /// A run of a program on inputs that it had not seen.

@@ -158,7 +158,7 @@ mod tests {
         };
         let results = [rounded(by), rounded(0.0)];
         let instance = ProblemInstance {
-            problem,
+            problem: problem.into(),
             inputs,
             expected: Some(expected.clone()),
             input_digest: None,

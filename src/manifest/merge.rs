@@ -16,6 +16,14 @@ const SECTIONS: &[&[&str]] = &[
     &["case", "*", "grid"],
     &["case", "*", "derive"],
     &["plan", "buckets"],
+    &["workload"],
+    &["workload", "*"],
+    &["workload", "*", "params"],
+    &["workload", "*", "inputs"],
+    &["workload", "*", "outputs"],
+    &["workload", "*", "check"],
+    &["backend"],
+    &["backend", "*"],
 ];
 
 /// Lists of rules, at the top and in a case.

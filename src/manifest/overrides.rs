@@ -165,6 +165,12 @@ pub static FLAGS: LazyLock<Vec<FlagInfo>> = LazyLock::new(|| {
     all.extend([
         FlagInfo::of_cases(&["--phases"], "case.*.phases", phases),
         FlagInfo::of_cases(&["--backends"], BACKENDS, "backends"),
+        FlagInfo {
+            flags: &["--untrusted"],
+            path: "backend.*.trust".to_owned(),
+            value: Some("false".to_owned()),
+            about: "measure functions as those of strangers, by the referee",
+        },
     ]);
     all.extend(SETTINGS.iter().filter_map(|setting| {
         let flag = setting.flag.as_ref()?;

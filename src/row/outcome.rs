@@ -245,6 +245,13 @@ pub struct Measurement {
     /// does nothing; absent where times do not hold it, or nobody can tell.
     #[serde(default)]
     pub launch_floor_ns: Option<f64>,
+    /// The median time of a call of an empty function by the referee, in nanoseconds: it is
+    /// subtracted from times.
+    #[serde(default)]
+    pub referee_ns: Option<u64>,
+    /// The distance of the quartiles of such calls, in nanoseconds.
+    #[serde(default)]
+    pub referee_spread_ns: Option<u64>,
     /// How long it took to make the program ready from its compiled kernels, as if it were the
     /// first of its process, in nanoseconds; absent where no time passes.
     #[serde(default)]

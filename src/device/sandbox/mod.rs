@@ -211,6 +211,11 @@ impl Grants {
         }
     }
 
+    /// Whether functions that nobody trusts can be measured here.
+    pub fn is_whole(self) -> bool {
+        self.landlock.is_some() && self.has_filters
+    }
+
     /// In a few words.
     pub fn describe(self) -> String {
         let landlock = match self.landlock {

@@ -578,11 +578,17 @@ fn note_preparation(
     // The time between import and first call is spent on inputs and checks.
     let own_ns = parts
         .as_ref()
+        .filter(|parts| parts.referee_ns.is_none())
         .and_then(|parts| Some(parts.import_ns + parts.first_call_ns?));
     measurement.prepare_ns = Some(own_ns.unwrap_or(by_device_ns));
     let Some(parts) = parts else {
         return;
     };
+    if let Some((median_ns, spread_ns)) = parts.referee_ns {
+        measurement.referee_ns = Some(median_ns);
+        measurement.referee_spread_ns = Some(spread_ns);
+        return;
+    }
     measurement.import_ns = Some(parts.import_ns);
     measurement.first_call_ns = parts.first_call_ns;
     if !parts.unlisted.is_empty() {

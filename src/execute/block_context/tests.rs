@@ -23,7 +23,7 @@ fn instance(fault: &str) -> ProblemInstance {
     let inputs = problem.generate(&InputKey([7; 32]));
     let expected = Some(problem.oracle(&inputs, Phase::Forward));
     ProblemInstance {
-        problem,
+        problem: problem.into(),
         inputs,
         expected,
         input_digest: None,

@@ -140,6 +140,29 @@ pub(super) const STARTING: &[Column] = &[
         |found, field| put(&mut found.launch_floor_ns, field.amount()),
     ),
     count(
+        "referee_ns",
+        "time of a call of an empty function by the referee, which is subtracted from times (empty \
+         where the program is trusted)",
+        "referee",
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_measurement(
+        |found| int(found.referee_ns?),
+        |found, field| put(&mut found.referee_ns, field.count::<u64>()),
+    ),
+    count(
+        "referee_spread_ns",
+        "distance of the quartiles of such calls",
+        "referee",
+    )
+    .unit("ns")
+    .group(Group::Program)
+    .of_measurement(
+        |found| int(found.referee_spread_ns?),
+        |found, field| put(&mut found.referee_spread_ns, field.count::<u64>()),
+    ),
+    count(
         "first_runs",
         "first iterations, each timed by itself",
         SAMPLING,

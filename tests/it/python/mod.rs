@@ -22,6 +22,7 @@ mod kept;
 mod kernelbench;
 mod killed;
 mod parity;
+mod referee;
 mod reference;
 mod rounding;
 mod state;

@@ -22,7 +22,9 @@ use super::python::interpreters::failed;
 use super::python::{Place, interpreter_of};
 use crate::device::cpu::identity as processors;
 use crate::device::outputs::{Outputs, Reading};
-use crate::device::{DeviceError, DeviceMemory, Prepared, RunsPrograms, Sample, UnseenRun};
+use crate::device::{
+    DeviceError, DeviceMemory, Preparation, Prepared, RunsPrograms, Sample, UnseenRun,
+};
 use crate::identity::CacheState;
 use crate::row::outcome::Status;
 use crate::scratch::Scratch;
@@ -198,6 +200,14 @@ impl ForeignRunner for Referee {
 }
 
 impl RunsPrograms for Referee {
+    fn preparation(&self, program: Prepared) -> Option<Preparation> {
+        let floor = self.programs[program.0].calls.floor;
+        Some(Preparation {
+            referee_ns: Some((floor.call_ns as u64, floor.spread_ns as u64)),
+            ..Preparation::default()
+        })
+    }
+
     /// Memory is poisoned before each call.
     fn poison(&mut self, _program: Prepared) -> Result<(), DeviceError> {
         Ok(())

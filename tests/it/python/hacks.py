@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-TIMES = 150
+TIMES = 60
 
 
 def honest(x):
@@ -279,7 +279,8 @@ def cuts_the_page(x):
 
 def prints_a_lot(x):
     line = "x" * (1 << 20)
-    for _ in range(64):
+    calls[0] += 1
+    for _ in range(64 if calls[0] == 1 else 1):
         print(line)
         print(line, file=sys.stderr)
     return honest(x)

@@ -1,0 +1,175 @@
+//! Functions that nobody trusts: what they try, and what becomes of it.
+
+use std::fs;
+
+use sweeper::device::sandbox::Grants;
+
+use super::rows;
+use crate::place::{Place, code, text};
+use crate::support::{has_package, skip};
+
+/// A backend of each function, beside the honest one.
+fn place(functions: &[&str], more: &str) -> Place {
+    let backends: String = functions
+        .iter()
+        .map(|name| format!("[backend.{name}]\nlike = \"honest\"\nentry = \"{name}\"\n"))
+        .collect();
+    let place = Place::new(&format!(
+        "schema = 1
+[python]
+exe = \"${{SWEEPER_PYTHON:-python3}}\"
+[workload.scale]
+params    = {{ n = {{ int = [1, 100000000] }} }}
+inputs.x  = {{ dtype = \"f32\", shape = [\"n\"] }}
+outputs.y = {{ dtype = \"f32\", shape = [\"n\"] }}
+check     = {{ reference = {{ expr = \"2.0 * x + 1.0\" }} }}
+[backend.honest]
+workload = \"scale\"
+python   = \"hacks.py\"
+entry    = \"honest\"
+arrays   = \"numpy\"
+args     = [\"x\"]
+returns  = [\"y\"]
+trust    = false
+{backends}
+[case.scale]
+workload = \"scale\"
+grid     = {{ n = 20000 }}
+[device]
+use = \"cpu\"
+[measure]
+repeats = 9
+[limits]
+point_timeout_s = 8
+{more}"
+    ));
+    let hacks = include_str!("hacks.py").replace("@FOLDER@", place.path(".").to_str().unwrap());
+    fs::write(place.path("hacks.py"), hacks).unwrap();
+    place
+}
+
+/// Whether this machine has what the referee needs.
+fn can_referee() -> bool {
+    if Grants::of_this_machine().landlock.is_none() {
+        skip("landlock", "the kernel has no Landlock");
+        return false;
+    }
+    has_package("numpy", "numpy")
+}
+
+/// Functions, with the status of their rows and a part of the reason.
+type Expected = (&'static str, &'static str, &'static str);
+
+fn assert_rows(expected: &[Expected]) {
+    let names: Vec<&str> = expected.iter().map(|(name, ..)| *name).collect();
+    let place = place(&names, "");
+    let ran = place.sweeper(&["run", "m.toml"]);
+    assert!([0, 4].contains(&code(&ran)), "{}", text(&ran));
+    let rows = rows(&place);
+    let honest = &rows["honest forward"];
+    assert_eq!(honest["status"], "ok", "{}", honest["reason"]);
+    assert!(honest["flags"].contains("refereed"), "{}", honest["flags"]);
+    let median_ns = |row: &std::collections::BTreeMap<String, String>| -> f64 {
+        row["median_ns"].parse().unwrap()
+    };
+    for (name, status, reason) in expected {
+        let row = &rows[&format!("{name} forward")];
+        assert_eq!(row["status"], *status, "{name}: {}", row["reason"]);
+        assert!(row["reason"].contains(reason), "{name}: {}", row["reason"]);
+        // Who saves work saves nearly all of it.
+        if *status == "ok" {
+            let ratio = median_ns(row) / median_ns(honest);
+            assert!(ratio > 0.2, "{name} takes {ratio} of the honest time");
+        }
+    }
+}
+
+#[test]
+fn work_that_is_left_out_is_wrong_or_gains_nothing() {
+    if !can_referee() {
+        return;
+    }
+    assert_rows(&[
+        ("by_object", "wrong", "`y` is off by"),
+        ("by_address", "wrong", "`y` is off by"),
+        ("by_content", "ok", ""),
+        ("by_a_few_elements", "ok", ""),
+        ("every_second", "wrong", "`y` is off by"),
+        ("garbage_after_a_while", "wrong", "`y` is"),
+        (
+            "works_where_it_is_judged",
+            "wrong",
+            "of a call that was timed",
+        ),
+        ("leaves_out_one_of_eight", "wrong", "`y` is"),
+        ("in_half_precision", "wrong", "`y` is off by"),
+        ("by_frames", "wrong", "`y` is off by"),
+    ]);
+}
+
+#[test]
+fn work_outside_the_timed_span_is_wrong_or_gains_nothing() {
+    if !can_referee() {
+        return;
+    }
+    assert_rows(&[
+        ("in_a_thread", "wrong", "`y` "),
+        ("lazy", "wrong", "`y` "),
+        ("rings_early", "wrong", "`y` "),
+        ("looks_ahead", "ok", ""),
+        ("reads_before_the_gate", "ok", ""),
+        ("patched_clocks", "ok", ""),
+        ("forged_frames", "error", "without results"),
+        ("elsewhere", "wrong", "not where it says"),
+        ("leaves_a_child", "ok", ""),
+        ("hangs", "timeout", "within"),
+        ("exits", "error", "ended the interpreter"),
+    ]);
+}
+
+#[test]
+fn what_is_not_theirs_is_out_of_reach() {
+    if !can_referee() {
+        return;
+    }
+    assert_rows(&[
+        ("more_processors", "error", "Operation not permitted"),
+        ("steals_answers", "error", "Permission denied"),
+        ("reads_its_parent", "error", "Permission denied"),
+        ("reads_its_parents_memory", "error", "Permission denied"),
+        ("kills_its_parent", "error", "Operation not permitted"),
+        ("opens_a_socket", "error", "Operation not permitted"),
+        ("leaves_its_session", "error", "Operation not permitted"),
+        ("writes_elsewhere", "error", "Permission denied"),
+        ("fills_the_disk", "error", "File too large"),
+        ("takes_all_memory", "oom", ""),
+        ("cuts_the_page", "ok", ""),
+        ("prints_a_lot", "ok", ""),
+    ]);
+}
+
+#[test]
+fn who_can_not_be_refereed_is_told_why() {
+    if !can_referee() {
+        return;
+    }
+    let place = place(&[], "");
+    let cold = "--set=measure.l2=\"cold\"";
+    let ran = place.sweeper(&["run", "m.toml", cold]);
+    assert!(text(&ran).contains("caches"), "{}", text(&ran));
+    let row = &rows(&place)["honest forward"];
+    assert_eq!(row["status"], "unavailable", "{}", row["reason"]);
+    let manifest = fs::read_to_string(place.path("m.toml")).unwrap().replace(
+        "trust    = false",
+        "trust    = false\n[backend.k]\nworkload = \"scale\"\nc = \"k.c\"\nentry = \"k\"\nargs = [\"x\", \"y\"]\n\
+         trust = false",
+    );
+    fs::write(place.path("k.c"), "void k(const float *x, float *y) {}\n").unwrap();
+    fs::write(place.path("m.toml"), manifest).unwrap();
+    let ran = place.sweeper(&["check", "m.toml"]);
+    assert!(
+        text(&ran).contains("`trust = false` is for functions in Python"),
+        "{}",
+        text(&ran)
+    );
+}
