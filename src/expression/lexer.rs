@@ -22,9 +22,9 @@ pub(super) enum TokenKind {
 }
 
 /// Longest first, so that `**` is not read as two `*`.
-const SYMBOLS: [&str; 20] = [
-    "**", "//", "==", "!=", "<=", ">=", "&&", "||", "+", "-", "*", "/", "%", "<", ">", "(", ")",
-    "[", "]", ",",
+const SYMBOLS: [&str; 22] = [
+    "**", "//", "<<", ">>", "==", "!=", "<=", ">=", "&&", "||", "+", "-", "*", "/", "%", "<", ">",
+    "(", ")", "[", "]", ",",
 ];
 
 /// The tokens of `text`; the last token is [`TokenKind::End`].

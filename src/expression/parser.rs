@@ -1,5 +1,7 @@
-//! From tokens to a tree, by operator precedence (Pratt): `or`, `and`, `not`, comparisons and `in`,
-//! sums, products, signs, powers, from loose to tight. Powers bind to the right.
+//! From tokens to a tree, by operator precedence (Pratt): `a if c else b`, `or`, `and`, `not`,
+//! comparisons and `in`, shifts, sums, products, signs, powers, from loose to tight. Powers bind to
+//! the right. What Python has under another name becomes a tree of what is here: a shift is a
+//! product with a power of two, `a if c else b` is `where(c, a, b)`.
 
 use super::lexer::{Token, TokenKind, tokens};
 use super::tree::{Binary, Function, Node, Op};
@@ -10,7 +12,8 @@ const MAX_DEPTH: usize = 64;
 
 const NOT: u8 = 6;
 const COMPARISON: u8 = 8;
-const SIGN: u8 = 14;
+const SHIFT: u8 = 10;
+const SIGN: u8 = 16;
 
 /// Longer expressions are refused, so that no tree can be deep enough to hurt.
 const MAX_TOKENS: usize = 1000;
@@ -20,9 +23,9 @@ fn power(op: Binary) -> (u8, u8) {
     match op {
         Binary::Or => (2, 3),
         Binary::And => (4, 5),
-        Binary::Add | Binary::Subtract => (10, 11),
-        Binary::Multiply | Binary::Divide | Binary::FloorDivide | Binary::Modulo => (12, 13),
-        Binary::Power => (16, SIGN),
+        Binary::Add | Binary::Subtract => (12, 13),
+        Binary::Multiply | Binary::Divide | Binary::FloorDivide | Binary::Modulo => (14, 15),
+        Binary::Power => (18, SIGN),
         _ => (COMPARISON, COMPARISON + 1),
     }
 }
@@ -120,6 +123,13 @@ impl Parser {
                 left = self.list(left, negated)?;
                 continue;
             }
+            if least <= SHIFT
+                && let Some(op) = self.shift()
+            {
+                let by = self.expression(SHIFT + 1)?;
+                left = shifted(op, left, by);
+                continue;
+            }
             let Some(op) = self.operator()? else { break };
             let (binds_left, binds_right) = power(op);
             if binds_left < least {
@@ -134,8 +144,25 @@ impl Parser {
                 op: Op::Binary(op, Box::new(left), Box::new(right)),
             };
         }
+        if least == 0 && self.accept("if").is_some() {
+            let condition = self.expression(1)?;
+            self.expect("else")?;
+            let other = self.expression(0)?;
+            left = Node {
+                span: left.span.start..other.span.end,
+                op: Op::Call(Function::Where, vec![condition, left, other]),
+            };
+        }
         self.depth -= 1;
         Ok(left)
+    }
+
+    /// Reads a sign that shifts: what it multiplies a power of two by, or divides.
+    fn shift(&mut self) -> Option<Binary> {
+        match self.accept("<<") {
+            Some(_) => Some(Binary::Multiply),
+            None => self.accept(">>").map(|_| Binary::FloorDivide),
+        }
     }
 
     /// The binary operator that comes next; `None` where the expression may end.
@@ -172,8 +199,14 @@ impl Parser {
     }
 
     fn list(&mut self, item: Node<String>, negated: bool) -> Result<Node<String>, SyntaxError> {
-        self.expect("[")?;
-        let (list, end) = self.arguments("]")?;
+        let close = match self.accept("(") {
+            Some(_) => ")",
+            None => {
+                self.expect("[")?;
+                "]"
+            }
+        };
+        let (list, end) = self.arguments(close)?;
         Ok(Node {
             span: item.span.start..end,
             op: Op::In {
@@ -246,6 +279,14 @@ impl Parser {
     }
 
     fn call(&mut self, name: &str, span: Span) -> Result<Node<String>, SyntaxError> {
+        if name == "int" {
+            let (mut arguments, end) = self.arguments(")")?;
+            let whole = span.start..end;
+            return match (arguments.pop(), arguments.is_empty()) {
+                (Some(value), true) => Ok(truncated(value, whole)),
+                _ => Err(SyntaxError::new(whole, "`int` takes one argument")),
+            };
+        }
         let known = Function::ALL.into_iter().find(|each| each.name() == name);
         let Some(function) = known else {
             let names: Vec<_> = Function::ALL.iter().map(|each| each.name()).collect();
@@ -269,6 +310,40 @@ impl Parser {
             op: Op::Call(function, arguments),
         })
     }
+}
+
+/// A value times or by a power of two.
+fn shifted(op: Binary, value: Node<String>, by: Node<String>) -> Node<String> {
+    let span = value.span.start..by.span.end;
+    let two = Node {
+        span: by.span.clone(),
+        op: Op::Int(2),
+    };
+    let power = Node {
+        span: by.span.clone(),
+        op: Op::Binary(Binary::Power, Box::new(two), Box::new(by)),
+    };
+    Node {
+        span,
+        op: Op::Binary(op, Box::new(value), Box::new(power)),
+    }
+}
+
+/// A value without what it has behind the point, as `int` of Python has it.
+fn truncated(value: Node<String>, span: Span) -> Node<String> {
+    let node = |op| Node {
+        span: span.clone(),
+        op,
+    };
+    let floor = |value| node(Op::Call(Function::Floor, vec![value]));
+    let negated = |value| node(Op::Negate(Box::new(value)));
+    let zero = Box::new(node(Op::Int(0)));
+    let is_less = node(Op::Binary(Binary::Less, Box::new(value.clone()), zero));
+    let below = negated(floor(negated(value.clone())));
+    node(Op::Call(
+        Function::Where,
+        vec![is_less, below, floor(value)],
+    ))
 }
 
 /// `a < b < c` means different things in different languages and is refused without brackets.

@@ -1,6 +1,7 @@
 //! A folder with a manifest in it, in which tests run the program as people do.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -42,6 +43,20 @@ impl Place {
 
     pub(super) fn sweeper(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()
+    }
+
+    /// As `sweeper`, with something on standard input.
+    pub(super) fn told(&self, args: &[&str], stdin: &str) -> Output {
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(stdin.as_bytes())
+            .unwrap();
+        child.wait_with_output().unwrap()
     }
 
     /// The folder of the only run.

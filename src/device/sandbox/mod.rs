@@ -183,8 +183,8 @@ fn limit(resource: Resource, most: u64) -> io::Result<()> {
     Ok(setrlimit(resource, limit)?)
 }
 
-/// Gives up what root may do beyond other users, here and in all programs that are started: with it a
-/// process could read variables of others in spite of Landlock.
+/// Gives up what root may do beyond other users, here and in all programs that are started: with it
+/// a process could read variables of others in spite of Landlock.
 fn drop_capabilities() -> io::Result<()> {
     for capability in CapabilitySet::all() {
         // Only who may give capabilities may refuse them; others have none to lose.

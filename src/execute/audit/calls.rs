@@ -21,7 +21,8 @@ use crate::execute::answers::Answers;
 use crate::execute::foreign_inputs::InputMaker;
 use crate::execute::protocol::Block;
 
-/// So many calls of a program are judged, and fewer where that takes longer than `JUDGING`: two at least.
+/// So many calls of a program are judged, and fewer where that takes longer than `JUDGING`: two at
+/// least.
 const JUDGED: usize = 8;
 const LEAST_JUDGED: usize = 2;
 const JUDGING: Duration = Duration::from_secs(20);
@@ -155,8 +156,8 @@ impl State {
 }
 
 impl Audit {
-    /// What is wrong with a program that nobody trusts, by some of its calls and by inputs that show
-    /// mistakes.
+    /// What is wrong with a program that nobody trusts, by some of its calls and by inputs that
+    /// show mistakes.
     ///
     /// # Errors
     /// A failure of the program.

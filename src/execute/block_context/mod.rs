@@ -2,6 +2,7 @@
 //! its first sample.
 
 mod answered;
+mod notes;
 mod reduced;
 mod verified;
 
@@ -16,6 +17,7 @@ use sweeper_program::workload::TensorSpec;
 use sweeper_program::{CanonicalShape, Phase, Problem, Program, Runner, Tensors};
 
 use answered::{answered_by_device, answered_by_reference};
+use notes::{note_changes, note_choices, note_preparation};
 
 use crate::device::outputs::{Outputs, Reading};
 use crate::device::{Artifact, Device, DeviceError, Job, Prepared, busy};
@@ -238,8 +240,8 @@ impl<'a> BlockContext<'a> {
         if self.judge.is_none() {
             trial::check_factor(&self.instance, point)?;
         }
-        let program = program(self.instance.problem.as_ref(), point, device)?;
         let problem = self.instance.problem.as_ref();
+        let program = program(problem, point, device)?;
         let undecided = auto_point::undecided(problem, point, &program, device)?;
         let mut measurement = self.describe(point, &program);
         // A loop that decides itself begins with `eager`'s program, and may not stay with it.
@@ -272,15 +274,8 @@ impl<'a> BlockContext<'a> {
         }
         let cache = self.answers.place();
         let auto = undecided.map(|own| own.begin((self.block, point), cache, prepared, device));
-        let calls = match runner {
-            Some(Runner::Referee) => Some(self.calls(&specs, &mut measurement)?),
-            _ => None,
-        };
-        let source = match (auto.transpose()?, &calls) {
-            (Some(auto), _) => Source::Loop(Box::new(auto)),
-            (None, Some(calls)) => Source::Calls(Rc::clone(calls)),
-            (None, None) => Source::Device,
-        };
+        let auto = auto.transpose()?;
+        let (calls, source) = self.source(runner, auto, &specs, &mut measurement)?;
         Ok(VerifiedPoint {
             calls,
             source: Some(source),
@@ -301,30 +296,6 @@ impl<'a> BlockContext<'a> {
             carries_state,
             complaint: None,
         })
-    }
-
-    /// The calls of a program that nobody trusts.
-    fn calls(
-        &self,
-        specs: &[TensorSpec],
-        measurement: &mut Measurement,
-    ) -> Result<Rc<Calls>, Outcome> {
-        measurement.flags.push(Flag::Refereed);
-        if self.block.inputs.is_some() {
-            let reason = "inputs of a file are the same in every call: nothing that is not trusted can \
-                          be measured on them";
-            return Err(Outcome::without_measurement(Status::Unavailable, reason));
-        }
-        let mut held = self.call_inputs.borrow_mut();
-        let inputs = match &*held {
-            Some(inputs) => Rc::clone(inputs),
-            None => {
-                let problem = Arc::clone(&self.instance.problem);
-                let inputs = CallInputs::new(self.block, problem).map_err(failed)?;
-                Rc::clone(held.insert(Rc::new(inputs)))
-            }
-        };
-        Ok(Rc::new(Calls::new(inputs, specs)))
     }
 
     /// Runs a point's program for the first time, and judges it; the nanoseconds of the run.
@@ -564,55 +535,6 @@ impl<'a> BlockContext<'a> {
 fn first_run_ns(program: Prepared, device: &mut dyn Device) -> Result<f64, DeviceError> {
     device.poison(program)?;
     Ok(device.sample(program, 1)?.per_iteration_ns())
-}
-
-/// Notes how long it took to make a program ready: by the device, or by the process that runs it.
-fn note_preparation(
-    measurement: &mut Measurement,
-    prepare_ns: u64,
-    prepared: Prepared,
-    device: &dyn Device,
-) {
-    let parts = device.preparation(prepared);
-    let by_device_ns = prepare_ns + device.further_preparation_ns(prepared);
-    // The time between import and first call is spent on inputs and checks.
-    let own_ns = parts
-        .as_ref()
-        .filter(|parts| parts.referee_ns.is_none())
-        .and_then(|parts| Some(parts.import_ns + parts.first_call_ns?));
-    measurement.prepare_ns = Some(own_ns.unwrap_or(by_device_ns));
-    let Some(parts) = parts else {
-        return;
-    };
-    if let Some((median_ns, spread_ns)) = parts.referee_ns {
-        measurement.referee_ns = Some(median_ns);
-        measurement.referee_spread_ns = Some(spread_ns);
-        return;
-    }
-    measurement.import_ns = Some(parts.import_ns);
-    measurement.first_call_ns = parts.first_call_ns;
-    if !parts.unlisted.is_empty() {
-        measurement.flags.push(Flag::UnlistedSource);
-    }
-    measurement.unlisted_sources = parts.unlisted;
-    note_choices(measurement, prepared, device);
-}
-
-/// Notes what autotuners have chosen so far, and what the program has changed in its process; a
-/// call may lead to more.
-fn note_choices(measurement: &mut Measurement, prepared: Prepared, device: &dyn Device) {
-    if let Some(parts) = device.preparation(prepared) {
-        measurement.autotuned = parts.autotuned.into_iter().collect();
-        note_changes(measurement, parts.changed.into_iter().collect());
-    }
-}
-
-fn note_changes(measurement: &mut Measurement, changes: Vec<String>) {
-    measurement.process_changes = changes;
-    let is_flagged = measurement.flags.contains(&Flag::ChangesProcess);
-    if !is_flagged && !measurement.process_changes.is_empty() {
-        measurement.flags.push(Flag::ChangesProcess);
-    }
 }
 
 /// A point's program for a problem.

@@ -1,8 +1,51 @@
 //! A point that is prepared and right, in and after its samples: whether it still is.
 
 use super::*;
+use crate::auto::Auto;
 
 impl BlockContext<'_> {
+    /// Who takes the samples of a program, with its calls if nobody trusts it.
+    pub(super) fn source(
+        &self,
+        runner: Option<Runner>,
+        auto: Option<Auto>,
+        specs: &[TensorSpec],
+        measurement: &mut Measurement,
+    ) -> Result<(Option<Rc<Calls>>, Source), Outcome> {
+        if let Some(auto) = auto {
+            return Ok((None, Source::Loop(Box::new(auto))));
+        }
+        if runner != Some(Runner::Referee) {
+            return Ok((None, Source::Device));
+        }
+        let calls = self.calls(specs, measurement)?;
+        Ok((Some(Rc::clone(&calls)), Source::Calls(calls)))
+    }
+
+    /// The calls of a program that nobody trusts.
+    fn calls(
+        &self,
+        specs: &[TensorSpec],
+        measurement: &mut Measurement,
+    ) -> Result<Rc<Calls>, Outcome> {
+        measurement.flags.push(Flag::Refereed);
+        if self.block.inputs.is_some() {
+            let reason = "inputs of a file are the same in every call: nothing that is not trusted can \
+                          be measured on them";
+            return Err(Outcome::without_measurement(Status::Unavailable, reason));
+        }
+        let mut held = self.call_inputs.borrow_mut();
+        let inputs = match &*held {
+            Some(inputs) => Rc::clone(inputs),
+            None => {
+                let problem = Arc::clone(&self.instance.problem);
+                let inputs = CallInputs::new(self.block, problem).map_err(failed)?;
+                Rc::clone(held.insert(Rc::new(inputs)))
+            }
+        };
+        Ok(Rc::new(Calls::new(inputs, specs)))
+    }
+
     /// Compares the outputs of a point's last sample, which has just run, with those of its first;
     /// audits a foreign program.
     ///

@@ -16,6 +16,7 @@ use crate::expression::{Expression, Scope};
 use crate::manifest::diagnostics::Code;
 use crate::manifest::section::{Context, Section, Spanned};
 use crate::manifest::suggest;
+use crate::manifest::text::At;
 use crate::manifest::tree::{Entry, Node, Raw};
 
 /// A backend has no more configurations than this.
@@ -38,9 +39,7 @@ pub(super) fn backend(
         .and_then(|node| cx.count(node, "sample"));
     let scope = backend_scope(&names.parameters, &tune);
     let race = race(cx, section, &tune);
-    let trust = section.take(cx, "trust");
-    let trust_at = trust.map(|node| node.at);
-    let trust = trust.and_then(|node| cx.boolean(node, "trust"));
+    let untrusted = untrusted(cx, section);
     let mutates = words(cx, section, "mutates");
     let mutates = known_inputs(cx, mutates, names);
     let rules = section.take(cx, "require");
@@ -69,14 +68,8 @@ pub(super) fn backend(
     };
     section.finish(cx, &[]);
     let implementation = implementation?;
-    let is_untrusted = trust == Some(false);
-    if let (true, Some(at)) = (is_untrusted, trust_at)
-        && !matches!(implementation, Implementation::Python(_))
-    {
-        let message = "`trust = false` is for functions in Python";
-        cx.report(Code::Conflict, at, message)
-            .label("kernels and programs are measured as their author's, so far");
-    }
+    let is_untrusted = untrusted.is_some();
+    refuse_untrusted(cx, untrusted, &implementation);
     // Functions in Python get those by name that no expression uses.
     if !matches!(implementation, Implementation::Python(_)) {
         unused(cx, section, &tune);
@@ -194,6 +187,26 @@ fn tolerance_factor(
         return None;
     }
     Some(factor)
+}
+
+/// Where it is said that nobody trusts the backend, if it is.
+fn untrusted(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<At> {
+    let node = section.take(cx, "trust")?;
+    (cx.boolean(node, "trust") == Some(false)).then_some(node.at)
+}
+
+/// Reports a backend that is not trusted and can't be refereed.
+fn refuse_untrusted(cx: &mut Context<'_>, at: Option<At>, implementation: &Implementation) {
+    if let Some(at) = at
+        && !matches!(implementation, Implementation::Python(_))
+    {
+        cx.report(
+            Code::Conflict,
+            at,
+            "`trust = false` is for functions in Python",
+        )
+        .label("kernels and programs are measured as their author's, so far");
+    }
 }
 
 /// Whether configurations race each other: then there must be several.

@@ -247,6 +247,31 @@ fn a_manifest_is_laid_over_the_one_it_extends() {
     assert!(origin.ends_with("middle.toml:4"), "{origin}");
 }
 
+/// As sections of settings, workloads and backends keep the keys that nothing is laid over.
+#[test]
+fn declared_workloads_and_backends_are_laid_over_key_by_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let bottom = "schema = 1\n[workload.w]\nparams = { n = { int = [1, 9] } }\n\
+                  inputs.x = { dtype = \"f32\", shape = [\"n\"] }\n\
+                  outputs.y = { dtype = \"f32\", shape = [\"n\"] }\n\
+                  check = { reference = { expr = \"x\" }, tolerance = 1e-3 }\n\
+                  [backend.a]\nworkload = \"w\"\nc = \"a.c\"\nentry = \"f\"\nargs = [\"x\", \"y\"]\n\
+                  [case.w]\nworkload = \"w\"\ngrid = { n = 3 }\n";
+    fs::write(path("a.c"), "void f(const float *x, float *y) {}\n").unwrap();
+    fs::write(path("bottom.toml"), bottom).unwrap();
+    let top = "schema = 1\nextends = \"bottom.toml\"\n[workload.w]\ncheck = { tolerance = 1e-2 }\n\
+               [backend.a]\noptions = [\"-O1\"]\n[backend.b]\nlike = \"a\"\ndefines = { N = 1 }\n";
+    fs::write(path("top.toml"), top).unwrap();
+    let manifest = resolve(&path("top.toml"), &Overrides::new()).unwrap();
+    let names = manifest.cases[0].backends.iter().map(|held| held.0.name);
+    assert_eq!(names.collect::<Vec<_>>(), ["a", "b"]);
+    let resolved = manifest.resolved_toml();
+    for kept in ["expr = \"x\"", "0.01", "-O1", "a.c"] {
+        assert!(resolved.contains(kept), "{kept}: {resolved}");
+    }
+}
+
 #[test]
 fn variables_are_expanded_in_paths_and_thread_counts() {
     let text = base()

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use serde_json::json;
 use sweeper::device::sandbox::Grants;
 
 use super::rows;
@@ -146,6 +147,77 @@ fn what_is_not_theirs_is_out_of_reach() {
         ("cuts_the_page", "ok", ""),
         ("prints_a_lot", "ok", ""),
     ]);
+}
+
+/// Candidates as lines, and as files of a folder.
+#[test]
+fn each_candidate_has_a_verdict_with_a_reason() {
+    if !can_referee() {
+        return;
+    }
+    let place = place(&[], "");
+    let right =
+        "import numpy as np\ndef honest(x):\n    return np.float32(2) * x + np.float32(1)\n";
+    let wrong = "import numpy as np\ndef honest(x):\n    return 2 * x\n";
+    let broken = "def honest(x:\n";
+    let lines = [
+        ("right", right),
+        ("wrong", wrong),
+        ("broken", broken),
+        ("../up", right),
+    ];
+    let lines = lines.map(|(id, code)| json!({ "id": id, "code": code }).to_string());
+    let told = place.told(
+        &["referee", "m.toml"],
+        &format!("{}\nnonsense\n", lines.join("\n")),
+    );
+    let verdicts: Vec<serde_json::Value> = String::from_utf8_lossy(&told.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let said: Vec<(&str, &str)> = verdicts
+        .iter()
+        .map(|it| (it["id"].as_str().unwrap(), it["verdict"].as_str().unwrap()))
+        .collect();
+    let expected = [
+        ("right", "ok"),
+        ("wrong", "wrong"),
+        ("broken", "compile_error"),
+        ("../up", "error"),
+        ("", "error"),
+    ];
+    assert_eq!(said, expected, "{verdicts:?}");
+    assert!(
+        verdicts[0]["speedup"][1].as_f64().unwrap() > 1.5,
+        "{verdicts:?}"
+    );
+    assert!(
+        verdicts[1]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("`y` is off by")
+    );
+    assert!(
+        verdicts[2]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("candidate.py:1")
+    );
+    fs::create_dir(place.path("tried")).unwrap();
+    fs::write(place.path("tried/right.py"), right).unwrap();
+    fs::write(place.path("tried/wrong.py"), wrong).unwrap();
+    let ran = place.sweeper(&["referee", "m.toml", "--candidates", "tried", "--reuse"]);
+    let said = text(&ran);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    assert!(
+        lines[0].starts_with("right") && lines[0].contains("x as fast as honest"),
+        "{said}"
+    );
+    assert!(
+        lines[1].starts_with("wrong") && lines[1].contains("`y` is off by"),
+        "{said}"
+    );
 }
 
 #[test]

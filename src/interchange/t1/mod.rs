@@ -10,6 +10,10 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use sweeper_program::Dtype;
 
+mod space;
+
+use space::space;
+
 use super::python::{Names, Object, evaluate};
 use crate::expression::Tree;
 use crate::toml_text::{in_comment, key, string};
@@ -65,6 +69,18 @@ struct Specification {
     #[serde(default)]
     compiler_options: Vec<String>,
     arguments: Vec<Argument>,
+    #[serde(default)]
+    reference_arguments: Vec<Reference>,
+    #[serde(default)]
+    reference_kernels: Vec<Json>,
+}
+
+/// What an argument is to be, which is no expression of inputs.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Reference {
+    target_name: Option<String>,
+    data_source: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -122,9 +138,11 @@ pub fn manifest(text: &str, source_folder: &str) -> Result<String, String> {
     let name = name_of(&kernel.kernel_name);
     let mut out = format!(
         "schema = 1\n\n# Imported from a T1 file. Lines with a `?` are doubts: look at each.\n\n\
-         [workload.{name}]\n{}{}check     = {{ reference = \"none\" }}   # ? the file has no \
-         reference: say what is right, such as {{ expr = \"2 * x\" }}\n",
-        draft.inputs, draft.outputs
+         [workload.{name}]\n{}{}check     = {{ reference = \"none\" }}   # ? {}: say what is \
+         right, such as {{ expr = \"2 * x\" }}\n",
+        draft.inputs,
+        draft.outputs,
+        references(kernel)
     );
     let _ = write!(
         out,
@@ -428,39 +446,18 @@ fn shown(json: &Json) -> String {
     }
 }
 
-/// `tune`, `require` and `defines`.
-fn space(out: &mut String, space: &Space, tuned: &[(String, Vec<Object>)]) {
-    let values = |values: &[Object]| {
-        let values = values.iter().map(|value| match value {
-            Object::Int(value) => value.to_string(),
-            Object::Float(value) => format!("{value:?}"),
-            Object::Bool(value) => i64::from(*value).to_string(),
-            Object::Text(text) => string(text),
-            Object::List(_) => "0".to_owned(),
-        });
-        values.collect::<Vec<_>>().join(", ")
-    };
-    out.push_str("defines  = { kernel_tuner = 1");
-    for (name, _) in tuned {
-        let _ = write!(out, ", {} = {}", key(name), string(name));
+/// What the file says of right results, none of which can be imported.
+fn references(kernel: &Specification) -> String {
+    if kernel.reference_arguments.is_empty() && kernel.reference_kernels.is_empty() {
+        return "the file has no reference".to_owned();
     }
-    out.push_str(" }\nrequire  = [\n");
-    for condition in &space.conditions {
-        match Tree::parse(&condition.expression) {
-            Ok(_) => {
-                let _ = writeln!(out, "    {},", string(&condition.expression));
-            }
-            Err(error) => {
-                let left_out = format!("{}: {}", error.message, condition.expression);
-                let _ = writeln!(out, "    # ? left out, {}", in_comment(&left_out));
-            }
-        }
-    }
-    out.push_str("]\n");
-    for (name, list) in tuned {
-        // The first configuration is the default one.
-        let _ = writeln!(out, "tune.{} = [{}]", key(name), values(list));
-    }
+    let told = kernel.reference_arguments.iter().map(|one| {
+        let target = one.target_name.as_deref().unwrap_or("an argument");
+        let source = one.data_source.as_deref().unwrap_or("another kernel");
+        format!(" ({target} by {source})")
+    });
+    let told: String = told.collect();
+    in_comment(&format!("its reference is left out{told}"))
 }
 
 /// `options`: what NVRTC takes, without the standard, which every kernel has.
