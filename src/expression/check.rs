@@ -354,6 +354,9 @@ impl Checker<'_> {
                 _ => None,
             };
         }
+        if function == Function::Int {
+            kind = kind.map(|_| Kind::Int);
+        }
         (Op::Call(function, checked), kind)
     }
 }

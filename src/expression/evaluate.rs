@@ -202,6 +202,10 @@ fn call<'a>(
             Operand::Int(value) => whole(value.checked_abs(), node),
             _ => fail(node, Arithmetic::NotReal),
         },
+        Function::Int => match first {
+            Operand::Int(value) => Ok(Operand::Int(value)),
+            first => whole(truncated(float(first)), node),
+        },
         Function::Abs
         | Function::Floor
         | Function::Sqrt
@@ -227,28 +231,42 @@ fn call<'a>(
             }
             _ => fail(node, Arithmetic::Overflow),
         },
-        Function::Min | Function::Max => {
-            let wanted = if function == Function::Min {
-                Binary::Less
-            } else {
-                Binary::Greater
-            };
-            let (mut best, mut mixed) = (first, matches!(first, Operand::Float(_)));
-            for argument in &arguments[1..] {
-                let next = evaluate(argument, slots)?;
-                mixed |= matches!(next, Operand::Float(_));
-                if compare(wanted, next, best) {
-                    best = next;
-                }
-            }
-            // With one float among the arguments, even an integer becomes a float.
-            Ok(if mixed {
-                Operand::Float(float(best))
-            } else {
-                best
-            })
+        Function::Min | Function::Max => extreme(function, first, &arguments[1..], slots),
+    }
+}
+
+/// The least or the greatest of several numbers.
+fn extreme<'a>(
+    function: Function,
+    first: Operand<'a>,
+    others: &'a [Node<usize>],
+    slots: &[Operand<'a>],
+) -> Outcome<'a> {
+    let wanted = match function {
+        Function::Min => Binary::Less,
+        _ => Binary::Greater,
+    };
+    let (mut best, mut mixed) = (first, matches!(first, Operand::Float(_)));
+    for argument in others {
+        let next = evaluate(argument, slots)?;
+        mixed |= matches!(next, Operand::Float(_));
+        if compare(wanted, next, best) {
+            best = next;
         }
     }
+    // With one float among the arguments, even an integer becomes a float.
+    Ok(match mixed {
+        true => Operand::Float(float(best)),
+        false => best,
+    })
+}
+
+/// A number without what it has behind the point, if 64 bits hold it.
+fn truncated(value: f64) -> Option<i64> {
+    let bound = 2f64.powi(63);
+    (-bound..bound)
+        .contains(&value)
+        .then_some(value.trunc() as i64)
 }
 
 /// The least power of two that is at least `value`; 1 for everything below.

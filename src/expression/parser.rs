@@ -279,14 +279,6 @@ impl Parser {
     }
 
     fn call(&mut self, name: &str, span: Span) -> Result<Node<String>, SyntaxError> {
-        if name == "int" {
-            let (mut arguments, end) = self.arguments(")")?;
-            let whole = span.start..end;
-            return match (arguments.pop(), arguments.is_empty()) {
-                (Some(value), true) => Ok(truncated(value, whole)),
-                _ => Err(SyntaxError::new(whole, "`int` takes one argument")),
-            };
-        }
         let known = Function::ALL.into_iter().find(|each| each.name() == name);
         let Some(function) = known else {
             let names: Vec<_> = Function::ALL.iter().map(|each| each.name()).collect();
@@ -327,23 +319,6 @@ fn shifted(op: Binary, value: Node<String>, by: Node<String>) -> Node<String> {
         span,
         op: Op::Binary(op, Box::new(value), Box::new(power)),
     }
-}
-
-/// A value without what it has behind the point, as `int` of Python has it.
-fn truncated(value: Node<String>, span: Span) -> Node<String> {
-    let node = |op| Node {
-        span: span.clone(),
-        op,
-    };
-    let floor = |value| node(Op::Call(Function::Floor, vec![value]));
-    let negated = |value| node(Op::Negate(Box::new(value)));
-    let zero = Box::new(node(Op::Int(0)));
-    let is_less = node(Op::Binary(Binary::Less, Box::new(value.clone()), zero));
-    let below = negated(floor(negated(value.clone())));
-    node(Op::Call(
-        Function::Where,
-        vec![is_less, below, floor(value)],
-    ))
 }
 
 /// `a < b < c` means different things in different languages and is refused without brackets.

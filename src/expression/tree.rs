@@ -107,6 +107,7 @@ pub(super) enum Function {
     NextPow2,
     Abs,
     Floor,
+    Int,
     Sqrt,
     Exp,
     Log,
@@ -118,13 +119,14 @@ pub(super) enum Function {
 }
 
 impl Function {
-    pub(super) const ALL: [Function; 14] = [
+    pub(super) const ALL: [Function; 15] = [
         Function::Min,
         Function::Max,
         Function::CeilDiv,
         Function::NextPow2,
         Function::Abs,
         Function::Floor,
+        Function::Int,
         Function::Sqrt,
         Function::Exp,
         Function::Log,
@@ -143,6 +145,7 @@ impl Function {
             Function::NextPow2 => "next_pow2",
             Function::Abs => "abs",
             Function::Floor => "floor",
+            Function::Int => "int",
             Function::Sqrt => "sqrt",
             Function::Exp => "exp",
             Function::Log => "log",
@@ -169,6 +172,7 @@ impl Function {
         match self {
             Function::Abs => value.abs(),
             Function::Floor => value.floor(),
+            Function::Int => value.trunc(),
             Function::Sqrt => value.sqrt(),
             Function::Exp => value.exp(),
             Function::Log => value.ln(),
