@@ -25,7 +25,7 @@ use crate::execute::protocol::Block;
 /// least.
 const JUDGED: usize = 8;
 const LEAST_JUDGED: usize = 2;
-const JUDGING: Duration = Duration::from_secs(20);
+const JUDGING: Duration = Duration::from_secs(10);
 
 /// Makes the inputs of calls. They follow from a secret and the number of the call, so that all
 /// programs of a block have the same, whose answers are computed once.

@@ -550,6 +550,47 @@ workload = "points"
     }
 
     #[test]
+    fn conditions_and_generators_are_read_as_python_writes_them() {
+        for (condition, is_kept) in [
+            ("tile in (1, 2, 4)", true),
+            ("block_size_x >= (128 if tile == 2 else 64)", true),
+            ("block_size_x <= 1 << 7", true),
+            ("1024 / block_size_x == int(1024 / block_size_x)", true),
+            // Values that are true or false are 1 and 0.
+            ("not tile or block_size_x == 64", false),
+            ("block_size_x * tile", false),
+        ] {
+            let text = manifest(&FILE.replace("1 < tile < 9", condition), "").unwrap();
+            let kept = format!("    {},\n", string(condition));
+            assert_eq!(text.contains(&kept), is_kept, "{condition}: {text}");
+            assert_eq!(
+                text.contains("# ? left out"),
+                !is_kept,
+                "{condition}: {text}"
+            );
+        }
+        let generator =
+            "\"FillType\": \"Generator\", \"DataSource\": \"1 + i if i % 4 < 3 else 0.5 * i\"";
+        let random = "\"FillType\": \"Random\", \"FillValue\": 1.0";
+        let text = manifest(&FILE.replace(random, generator), "").unwrap();
+        assert!(
+            text.contains("\"1 + i if i % 4 < 3 else 0.5 * i\""),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_reference_that_is_left_out_is_told() {
+        let told = "\"ReferenceArguments\": [{ \"TargetName\": \"sum\", \"DataSource\": \"2 * i\" }], \
+                    \"Arguments\":";
+        let text = manifest(&FILE.replace("\"Arguments\":", told), "").unwrap();
+        assert!(
+            text.contains("# ? its reference is left out (sum by 2 * i): say what is right"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn hostile_texts_become_no_structure() {
         let variants = hostile_variants(FILE);
         let written = variants.iter().filter_map(|file| manifest(file, "").ok());
