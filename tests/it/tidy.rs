@@ -16,12 +16,12 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 102_900),
+    ("src", 105_900),
     ("kernels/program/src", 6_320),
     ("kernels/compiler/src", 31_700),
     ("kernels/workloads/src", 19_200),
     ("cache/src", 6200),
-    ("tests/it", 28_050),
+    ("tests/it", 28_350),
 ];
 
 /// Private words for things that the field has names for, and these names.
