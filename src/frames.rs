@@ -36,23 +36,23 @@ pub fn send_body(stream: &mut impl Write, body: &[u8]) -> io::Result<()> {
 /// # Errors
 /// Those of the stream, or a frame that is none.
 pub fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<Option<T>> {
-    let body = receive_body(stream)?;
+    let body = receive_body(stream, MAX_FRAME_BYTES)?;
     let message = body.map(|body| postcard::from_bytes(&body));
     message.transpose().map_err(io::Error::other)
 }
 
-/// Reads the bytes of one frame; `None` at the end of the stream.
+/// Reads the bytes of one frame, `most` at most; `None` at the end of the stream.
 ///
 /// # Errors
 /// Those of the stream, or a frame that is none.
-pub fn receive_body(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
+pub fn receive_body(stream: &mut impl Read, most: u32) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; 4];
     match stream.read_exact(&mut length) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         result => result?,
     }
     let length = u32::from_le_bytes(length);
-    if length > MAX_FRAME_BYTES {
+    if length > most {
         return Err(io::Error::other(format!("a frame of {length} bytes")));
     }
     let mut body = vec![0; length as usize];

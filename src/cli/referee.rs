@@ -3,6 +3,7 @@
 //! A candidate is a backend that is laid over the problem's manifest, and its verdict is that of a
 //! run of both: with rows, a journal and a hash as any other.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -20,6 +21,7 @@ use super::exit::Exit;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
 use crate::declared::SourceKey;
+use crate::identity::ProblemId;
 use crate::interval::LogInterval;
 use crate::manifest::Manifest;
 use crate::record::{contents::Contents, parts};
@@ -27,6 +29,7 @@ use crate::row::Row;
 use crate::row::outcome::Status;
 use crate::scratch::Scratch;
 use crate::stats::Summary;
+use crate::stats::student::critical;
 use crate::toml_text::{key, string};
 use crate::tuning::family_of;
 
@@ -35,6 +38,12 @@ const MOST_LINE_BYTES: u64 = 16 << 20;
 
 /// The longest name of a candidate.
 const MOST_NAME: usize = 60;
+
+/// The name of a candidate in its run.
+const NAME: &str = "candidate";
+
+/// So often the baseline is measured beside itself.
+const PAIRS: u32 = 5;
 
 /// Arguments of `referee`.
 #[derive(Args)]
@@ -115,6 +124,7 @@ pub fn referee(args: &RefereeArgs, screen: &Screen) -> Exit {
         args,
         manifest: &manifest,
         screen,
+        pairs: RefCell::default(),
     };
     let ended = match (&args.candidates, &args.socket) {
         (Some(folder), _) => session.folder(folder),
@@ -135,7 +145,12 @@ struct Session<'a> {
     args: &'a RefereeArgs,
     manifest: &'a Manifest,
     screen: &'a Screen,
+    /// Logarithms of ratios of two processes of one baseline, by its name and point.
+    pairs: RefCell<BTreeMap<String, BTreeMap<PointKey, Vec<f64>>>>,
 }
+
+/// A problem and a phase.
+type PointKey = (ProblemId, Phase);
 
 impl Session<'_> {
     /// A verdict for each file of a folder.
@@ -235,19 +250,59 @@ impl Session<'_> {
             ));
         }
         let (like, source) = self.model(candidate)?;
+        if !self.args.reuse {
+            self.calibrate(&like)?;
+        }
         let scratch = Scratch::new().map_err(|error| error.to_string())?;
         let path = scratch.path().join(format!("{id}.toml"));
-        let text = self.text(candidate, (&like, source));
+        let text = self.text(&like, Some((candidate, source)));
         let written = fs::write(&path, text);
         written
             .and_then(|()| fs::write(scratch.path().join("candidate.py"), &candidate.code))
             .map_err(|error| error.to_string())?;
-        let folder = self.measured(&path)?;
-        let rows = parts::journals(&folder)
-            .map_err(|error| error.to_string())
-            .and_then(|paths| Contents::read_all(&paths).map_err(|error| error.to_string()))
-            .and_then(|contents| contents.rows())?;
-        Ok(verdict_of(id, &like, &rows, folder))
+        let (folder, rows) = self.measured(&path)?;
+        Ok(self.verdict_of(id, &like, &rows, folder))
+    }
+
+    /// Measures the baseline beside itself some times, once for all candidates: equal code takes a few
+    /// per cent more or less in another process, where its memory lies elsewhere.
+    fn calibrate(&self, like: &str) -> Result<(), String> {
+        if self.pairs.borrow().contains_key(like) {
+            return Ok(());
+        }
+        let scratch = Scratch::new().map_err(|error| error.to_string())?;
+        let path = scratch.path().join("baseline.toml");
+        fs::write(&path, self.text(like, None)).map_err(|error| error.to_string())?;
+        let mut ratios: BTreeMap<PointKey, Vec<f64>> = BTreeMap::new();
+        for _ in 0..PAIRS {
+            let (_, rows) = self.measured(&path)?;
+            if rows.iter().all(|row| row.outcome.status != Status::Ok) {
+                let reasons = rows.iter().find_map(|row| row.outcome.reason.clone());
+                let reason = reasons.unwrap_or_default();
+                return Err(format!("the baseline `{like}` can't be measured: {reason}"));
+            }
+            for (row, base) in pairs(&rows, like) {
+                if let (Some(own), Some(base)) = (summary(row), base.and_then(summary)) {
+                    let ratio = logarithm(&base).over(logarithm(&own));
+                    ratios.entry(key_of(row)).or_default().push(ratio.value);
+                }
+            }
+        }
+        self.pairs.borrow_mut().insert(like.to_owned(), ratios);
+        Ok(())
+    }
+
+    /// How far the ratio of two processes of equal code is from 1, with a probability of 95 %, as a
+    /// logarithm.
+    fn between_processes(&self, like: &str, row: &Row) -> f64 {
+        let pairs = self.pairs.borrow();
+        let ratios = pairs.get(like).and_then(|known| known.get(&key_of(row)));
+        let Some(ratios) = ratios else {
+            return 0.0;
+        };
+        let count = ratios.len() as f64;
+        let squares: f64 = ratios.iter().map(|ratio| ratio * ratio).sum();
+        critical(0.95, count) * (squares / count).sqrt()
     }
 
     /// The backend whose arguments a candidate takes, and the key of its source.
@@ -271,19 +326,17 @@ impl Session<'_> {
         })
     }
 
-    /// The manifest of a candidate.
-    fn text(&self, candidate: &Candidate, (like, source): (&str, SourceKey)) -> String {
+    /// The manifest of a candidate, or of the baseline beside itself.
+    fn text(&self, like: &str, candidate: Option<(&Candidate, SourceKey)>) -> String {
         let base = self.args.manifest.again();
-        let mut text = format!(
-            "schema = 1\nextends = {}\n\n[backend.{}]\nlike  = {}\n{} = \"candidate.py\"\ntrust = false\n",
-            string(&base[0]),
-            key(NAME),
-            string(like),
-            source.name(),
-        );
-        let entry = candidate.entry.as_ref().or(self.args.entry.as_ref());
-        if let (Some(entry), SourceKey::Python) = (entry, source) {
-            let _ = writeln!(text, "entry = {}", string(entry));
+        let mut text = format!("schema = 1\nextends = {}\n", string(&base[0]));
+        let _ = write!(text, "\n[backend.{NAME}]\nlike  = {}\n", string(like));
+        if let Some((candidate, source)) = candidate {
+            let _ = writeln!(text, "{} = \"candidate.py\"", source.name());
+            let entry = candidate.entry.as_ref().or(self.args.entry.as_ref());
+            if let (Some(entry), SourceKey::Python) = (entry, source) {
+                let _ = writeln!(text, "entry = {}", string(entry));
+            }
         }
         for case in &self.manifest.cases {
             let mut backends: Vec<&str> = Vec::new();
@@ -307,8 +360,8 @@ impl Session<'_> {
         text
     }
 
-    /// Runs a manifest in a process of its own; the folder of the run.
-    fn measured(&self, path: &Path) -> Result<PathBuf, String> {
+    /// Runs a manifest in a process of its own; the folder of the run, and its rows.
+    fn measured(&self, path: &Path) -> Result<(PathBuf, Vec<Row>), String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let settings = &self.args.manifest.again()[1..];
         let output = Command::new(program)
@@ -325,15 +378,56 @@ impl Session<'_> {
         let mut events = events.filter_map(|line| serde_json::from_str(line).ok());
         let ended = events.find(|event: &serde_json::Value| event["event"] == "ended");
         let folder = ended.and_then(|event| Some(PathBuf::from(event["folder"].as_str()?)));
-        folder.ok_or_else(|| {
+        let folder = folder.ok_or_else(|| {
             let words = String::from_utf8_lossy(&output.stderr);
             format!("it can't be measured: {}", words.trim())
-        })
+        })?;
+        let journals = parts::journals(&folder).map_err(|error| error.to_string())?;
+        let contents = Contents::read_all(&journals).map_err(|error| error.to_string())?;
+        Ok((folder, contents.rows()?))
+    }
+
+    /// The verdict of the rows of a run.
+    fn verdict_of(&self, id: &str, baseline: &str, rows: &[Row], folder: PathBuf) -> Verdict {
+        let mut ratios = Vec::new();
+        let points = pairs(rows, baseline).map(|(row, base)| {
+            let own = summary(row);
+            let base = base.and_then(summary);
+            if let (Some(own), Some(base)) = (&own, &base) {
+                let mut ratio = logarithm(base).over(logarithm(own));
+                let between = self.between_processes(baseline, row);
+                ratio.below = ratio.below.hypot(between);
+                ratio.above = ratio.above.hypot(between);
+                ratios.push(ratio);
+            }
+            Point {
+                parameters: row.parameters.clone(),
+                phase: row.phase,
+                status: row.outcome.status,
+                reason: row.outcome.reason.clone(),
+                median_ns: own.map(|own| own.median),
+                baseline_median_ns: base.map(|base| base.median),
+            }
+        });
+        let points: Vec<Point> = points.collect();
+        let failed = points.iter().find(|point| point.status != Status::Ok);
+        let (verdict, reason) = match failed {
+            Some(point) => (point.status, point.reason.clone()),
+            None if points.is_empty() => (Status::Error, Some("it has no point".to_owned())),
+            None => (Status::Ok, None),
+        };
+        Verdict {
+            id: id.to_owned(),
+            verdict,
+            reason,
+            speedup: LogInterval::mean(&ratios).map(LogInterval::numbers),
+            baseline: baseline.to_owned(),
+            points,
+            folder: Some(folder),
+            seconds: 0.0,
+        }
     }
 }
-
-/// The name of a candidate in its run.
-const NAME: &str = "candidate";
 
 impl Verdict {
     /// For people.
@@ -353,50 +447,22 @@ impl Verdict {
     }
 }
 
-/// The verdict of the rows of a run.
-fn verdict_of(id: &str, baseline: &str, rows: &[Row], folder: PathBuf) -> Verdict {
-    let of = |name: &str| {
+/// The rows of candidates, each with that of the baseline for the same problem and phase.
+fn pairs<'r>(rows: &'r [Row], baseline: &str) -> impl Iterator<Item = (&'r Row, Option<&'r Row>)> {
+    let of = |name: &str| -> Vec<&'r Row> {
         let rows = rows.iter().filter(|row| row.backend == name);
-        rows.collect::<Vec<_>>()
+        rows.collect()
     };
-    let (candidates, others) = (of(NAME), of(baseline));
-    let other = |row: &Row| {
+    let others = of(baseline);
+    of(NAME).into_iter().map(move |row| {
         let mut others = others.iter();
-        others.find(|other| other.problem == row.problem && other.phase == row.phase)
-    };
-    let mut ratios = Vec::new();
-    let points = candidates.iter().map(|row| {
-        let own = summary(row);
-        let base = other(row).and_then(|other| summary(other));
-        if let (Some(own), Some(base)) = (&own, &base) {
-            ratios.push(logarithm(base).over(logarithm(own)));
-        }
-        Point {
-            parameters: row.parameters.clone(),
-            phase: row.phase,
-            status: row.outcome.status,
-            reason: row.outcome.reason.clone(),
-            median_ns: own.map(|own| own.median),
-            baseline_median_ns: base.map(|base| base.median),
-        }
-    });
-    let points: Vec<Point> = points.collect();
-    let failed = points.iter().find(|point| point.status != Status::Ok);
-    let (verdict, reason) = match failed {
-        Some(point) => (point.status, point.reason.clone()),
-        None if points.is_empty() => (Status::Error, Some("it has no point".to_owned())),
-        None => (Status::Ok, None),
-    };
-    Verdict {
-        id: id.to_owned(),
-        verdict,
-        reason,
-        speedup: LogInterval::mean(&ratios).map(LogInterval::numbers),
-        baseline: baseline.to_owned(),
-        points,
-        folder: Some(folder),
-        seconds: 0.0,
-    }
+        let other = others.find(|other| key_of(other) == key_of(row));
+        (row, other.copied())
+    })
+}
+
+fn key_of(row: &Row) -> PointKey {
+    (row.problem, row.phase)
 }
 
 /// The times of a row that is right.

@@ -63,6 +63,9 @@ const MODULES: [(&str, &str); 37] = [
 /// How long a process that closed its stream has to end.
 const LEAVING_LIMIT: Duration = Duration::from_secs(2);
 
+/// The longest answer: tensors come through files.
+const MOST_ANSWER_BYTES: u32 = 64 << 20;
+
 /// How often it is looked whether a process that does not answer is still there.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -340,7 +343,7 @@ fn failure(error: &Value) -> Failure {
 
 /// The next frame; none at the end of the stream.
 fn receive(stream: &mut impl Read) -> io::Result<Option<Value>> {
-    let body = frames::receive_body(stream)?;
+    let body = frames::receive_body(stream, MOST_ANSWER_BYTES)?;
     let answer = body.map(|body| serde_json::from_slice(&body));
     Ok(answer.transpose()?)
 }
