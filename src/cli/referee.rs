@@ -24,6 +24,7 @@ use crate::declared::SourceKey;
 use crate::identity::ProblemId;
 use crate::interval::LogInterval;
 use crate::manifest::Manifest;
+use crate::manifest::case::Case;
 use crate::record::{contents::Contents, parts};
 use crate::row::Row;
 use crate::row::outcome::Status;
@@ -264,8 +265,8 @@ impl Session<'_> {
         Ok(self.verdict_of(id, &like, &rows, folder))
     }
 
-    /// Measures the baseline beside itself some times, once for all candidates: equal code takes a few
-    /// per cent more or less in another process, where its memory lies elsewhere.
+    /// Measures the baseline beside itself some times, once for all candidates: equal code takes a
+    /// few per cent more or less in another process, where its memory lies elsewhere.
     fn calibrate(&self, like: &str) -> Result<(), String> {
         if self.pairs.borrow().contains_key(like) {
             return Ok(());
@@ -338,23 +339,18 @@ impl Session<'_> {
                 let _ = writeln!(text, "entry = {}", string(entry));
             }
         }
-        for case in &self.manifest.cases {
-            let mut backends: Vec<&str> = Vec::new();
-            for backend in &case.backends {
-                let name = family_of(backend.0.name);
-                if !backends.contains(&name) {
-                    backends.push(name);
-                }
-            }
-            if backends.contains(&like) {
-                backends.push(NAME);
-            }
-            let backends: Vec<String> = backends.into_iter().map(string).collect();
+        // Others need not be measured again for each candidate.
+        let cases = self.manifest.cases.iter();
+        let has_baseline = |case: &&Case| {
+            let mut names = case.backends.iter();
+            names.any(|backend| family_of(backend.0.name) == like)
+        };
+        for case in cases.filter(has_baseline) {
             let _ = write!(
                 text,
-                "\n[case.{}]\nbackends = [{}]\n",
+                "\n[case.{}]\nbackends = [{}, \"{NAME}\"]\n",
                 key(&case.name),
-                backends.join(", ")
+                string(like)
             );
         }
         text

@@ -2,9 +2,9 @@
 //!
 //! Integers, floats, strings and booleans; `+ - * / // % **` (`/` always gives a float, `//` and
 //! `%` round towards minus infinity), comparisons, `and or not in`, and functions: `min`, `max`,
-//! `ceil_div`, `next_pow2`, `abs`, `floor`, `int`, `sqrt`, `exp`, `log`, `sin`, `cos`, `tanh`, `erf`
-//! and `where(condition, then, else)`, or `then if condition else other`. Expressions are typed before they run, do no I/O and allocate
-//! nothing.
+//! `ceil_div`, `next_pow2`, `abs`, `floor`, `int`, `sqrt`, `exp`, `log`, `sin`, `cos`, `tanh`,
+//! `erf` and `where(condition, then, else)`, or `then if condition else other`. Expressions are
+//! typed before they run, do no I/O and allocate nothing.
 //!
 //! `text -> lexer -> parser -> [Tree] -> check (names become slots) -> [Expression] -> evaluate`
 

@@ -1,5 +1,5 @@
-//! The system calls that a sandbox refuses. All others are allowed: compilers and libraries use more
-//! of them than any list would have, and files are Landlock's.
+//! The system calls that a sandbox refuses. All others are allowed: compilers and libraries use
+//! more of them than any list would have, and files are Landlock's.
 
 use std::collections::BTreeMap;
 use std::io;

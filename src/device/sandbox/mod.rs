@@ -23,8 +23,9 @@ use rustix::thread::{
 
 use calls::Filters;
 
-/// What compilers, interpreters and libraries read: programs, settings, facts about the machine. What
-/// `/proc` tells of processes outside the sandbox is not among it: Landlock refuses that itself.
+/// What compilers, interpreters and libraries read: programs, settings, facts about the machine.
+/// What `/proc` tells of processes outside the sandbox is not among it: Landlock refuses that
+/// itself.
 const SYSTEM: [&str; 12] = [
     "/usr",
     "/bin",
@@ -165,8 +166,8 @@ impl Sandbox {
             }
             filters.install()
         };
-        // SAFETY: system calls alone. Rules and filters were made before the fork, and errors are of
-        // kinds that take no memory.
+        // SAFETY: system calls alone. Rules and filters were made before the fork, and errors are
+        // of kinds that take no memory.
         unsafe {
             command.pre_exec(enter);
         }

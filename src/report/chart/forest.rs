@@ -1,9 +1,8 @@
 //! Drawing ratios with their intervals, one below the other.
 
 use super::axis::Span;
-use super::font::Weight;
 use super::lines::write_tick;
-use super::page::{self, BLACK, EDGE, GREY, LEADING, SMALL, WHITE, WIDTH};
+use super::page::{self, BLACK, EDGE, GREY, LEADING, MOST_LABEL, MOST_SAID, WHITE, WIDTH};
 use super::picture::{Anchor, Colour, Ink, Picture, circle, polygon};
 use super::{Estimate, Forest, ForestRow};
 
@@ -43,9 +42,7 @@ pub(super) fn draw(forest: &Forest) -> Picture {
     for group in &forest.groups {
         if !group.title.is_empty() {
             y += LEADING + GAP;
-            let place = (EDGE, y - 1.0);
-            let weight = Weight::Semibold;
-            picture.text(place, Anchor::Start, SMALL, weight, BLACK, &group.title);
+            page::part_name(&mut picture, (EDGE, y - 1.0), &group.title);
         }
         // Beside the rows alone: a group's name may be longer than the rows' labels.
         let end = y + group.rows.len() as f64 * ROW;
@@ -70,9 +67,9 @@ fn height(forest: &Forest) -> f64 {
 }
 
 fn layout(forest: &Forest) -> Plot {
-    let widest = |text: fn(&ForestRow) -> &str| {
+    let widest = |text: fn(&ForestRow) -> &str, most: f64| {
         let widths = rows(forest).map(|row| page::small_width(text(row)));
-        widths.fold(0.0, f64::max)
+        widths.fold(0.0, f64::max).min(most)
     };
     let estimates = rows(forest).flat_map(|row| row.estimate.iter().chain(&row.beside));
     let shown = estimates.flat_map(|one| {
@@ -82,8 +79,8 @@ fn layout(forest: &Forest) -> Plot {
     let rules = forest.rules.iter().map(|rule| rule.0);
     Plot {
         x: Span::of(shown.chain(rules), 1.2),
-        left: EDGE + widest(|row| &row.label) + 7.0,
-        right: WIDTH - EDGE - widest(|row| &row.said) - 5.0,
+        left: EDGE + widest(|row| &row.label, MOST_LABEL) + 7.0,
+        right: WIDTH - EDGE - widest(|row| &row.said, MOST_SAID) - 5.0,
     }
 }
 
@@ -122,9 +119,11 @@ fn axis(picture: &mut Picture, forest: &Forest, plot: &Plot, bottom: f64) {
 fn draw_row(picture: &mut Picture, plot: &Plot, row: &ForestRow, top: f64) {
     let text = top + ROW / 2.0 + 2.4;
     let place = (EDGE + 4.0, text);
-    page::small(picture, place, Anchor::Start, GREY, &row.label);
+    let label = page::fitted(&row.label, MOST_LABEL);
+    page::small(picture, place, Anchor::Start, GREY, &label);
     let place = (WIDTH - EDGE, text);
-    page::small(picture, place, Anchor::End, BLACK, &row.said);
+    let said = page::fitted(&row.said, MOST_SAID);
+    page::small(picture, place, Anchor::End, BLACK, &said);
     let y = match row.beside {
         Some(_) => top + ROW / 2.0 - BESIDE / 2.0 + 0.8,
         None => top + ROW / 2.0,

@@ -1,7 +1,6 @@
 //! Drawing coloured cells.
 
-use super::font::Weight;
-use super::page::{self, BLACK, EDGE, FAINT, GREY, LEADING, SMALL, WHITE, WIDTH};
+use super::page::{self, BLACK, EDGE, FAINT, GREY, LEADING, MOST_LABEL, WHITE, WIDTH};
 use super::picture::{Anchor, Colour, Ink, Picture, Segment};
 use super::{Heat, HeatCell, Panel};
 use crate::quantity;
@@ -84,7 +83,8 @@ pub(super) fn draw(heat: &Heat) -> Picture {
     let names = heat.panels.iter().flat_map(|panel| &panel.rows);
     let widest = names
         .map(|name| page::small_width(name))
-        .fold(0.0, f64::max);
+        .fold(0.0, f64::max)
+        .min(MOST_LABEL);
     let left = EDGE + widest + 4.0;
     let width = (WIDTH - EDGE - left) / heat.columns.len().max(1) as f64;
     y += LEADING;
@@ -123,15 +123,7 @@ fn draw_panel(
 ) -> f64 {
     if !panel.title.is_empty() {
         y += LEADING;
-        let place = (left, y - 2.0);
-        picture.text(
-            place,
-            Anchor::Start,
-            SMALL,
-            Weight::Semibold,
-            BLACK,
-            &panel.title,
-        );
+        page::part_name(picture, (left, y - 2.0), &panel.title);
     }
     let height = (PANEL / panel.rows.len().max(1) as f64).min(ROW);
     // Names that would overlap are left out.
@@ -140,7 +132,8 @@ fn draw_panel(
         let top = y + row as f64 * height;
         if row % every == 0 {
             let place = (left - 3.0, top + height / 2.0 + 2.4);
-            page::small(picture, place, Anchor::End, BLACK, name);
+            let name = page::fitted(name, MOST_LABEL);
+            page::small(picture, place, Anchor::End, BLACK, &name);
         }
         for (column, cell) in cells.iter().enumerate() {
             let place = [left + column as f64 * width, top, width, height];

@@ -1,5 +1,7 @@
 //! The parts that all charts share: the page, captions, colours and marks.
 
+use std::borrow::Cow;
+
 use super::Caption;
 use super::font::{Face, Weight};
 use super::picture::{Anchor, Colour, Ink, Picture, Segment, circle, open, polygon};
@@ -154,7 +156,7 @@ pub(super) fn end(mut picture: Picture, notes: &[String], mut y: f64) -> Picture
     picture
 }
 
-/// Writes small text.
+/// Writes small text, as much of it as the page has room for.
 pub(super) fn small(
     picture: &mut Picture,
     place: (f64, f64),
@@ -162,12 +164,55 @@ pub(super) fn small(
     colour: Colour,
     text: &str,
 ) {
-    picture.text(place, anchor, SMALL, Weight::Regular, colour, text);
+    let x = place.0;
+    let room = match anchor {
+        Anchor::Start => WIDTH - x,
+        Anchor::Middle => 2.0 * x.min(WIDTH - x),
+        Anchor::End => x,
+    };
+    let text = fitted(text, room);
+    picture.text(place, anchor, SMALL, Weight::Regular, colour, &text);
+}
+
+/// Writes the name of a part of a chart.
+pub(super) fn part_name(picture: &mut Picture, place: (f64, f64), text: &str) {
+    let weight = Weight::Semibold;
+    let text = fitted_in(text, WIDTH - place.0, weight);
+    picture.text(place, Anchor::Start, SMALL, weight, BLACK, &text);
 }
 
 /// Width of small text.
 pub(super) fn small_width(text: &str) -> f64 {
     Face::of(Weight::Regular).width(text, SMALL)
+}
+
+/// The widest label beside a plot, and what stands at its other side: so much of the page is the
+/// plot's, whatever names there are.
+pub(super) const MOST_LABEL: f64 = 0.5 * WIDTH;
+pub(super) const MOST_SAID: f64 = 0.3 * WIDTH;
+
+/// Small text that is no wider than `most`: of a longer one the middle is left out.
+pub(super) fn fitted(text: &str, most: f64) -> Cow<'_, str> {
+    fitted_in(text, most, Weight::Regular)
+}
+
+fn fitted_in(text: &str, most: f64, weight: Weight) -> Cow<'_, str> {
+    let width_of = |text: &str| Face::of(weight).width(text, SMALL);
+    let width = width_of(text);
+    if width <= most {
+        return Cow::Borrowed(text);
+    }
+    let letters: Vec<char> = text.chars().collect();
+    let shown = |kept: usize| -> String {
+        let (head, tail) = (kept.div_ceil(2), letters.len() - kept / 2);
+        let parts = [&letters[..head], &['.', '.', '.'], &letters[tail..]];
+        parts.concat().into_iter().collect()
+    };
+    let mut kept = (most / width * letters.len() as f64) as usize;
+    while kept > 0 && width_of(&shown(kept)) > most {
+        kept -= 1;
+    }
+    Cow::Owned(shown(kept))
 }
 
 /// Text in lines as wide as the page; broken at spaces, and inside a word that is wider than a

@@ -235,6 +235,42 @@ fn forest() -> Forest {
     }
 }
 
+/// As many tuned values, or the path of a source, make them.
+#[test]
+fn no_name_is_too_long_for_any_chart() {
+    let name = "block_size_x=16,".repeat(20);
+    let mut charts = Vec::new();
+    let mut long = lines();
+    long.x.label.clone_from(&name);
+    long.y.label.clone_from(&name);
+    long.series
+        .iter_mut()
+        .for_each(|one| one.label.clone_from(&name));
+    charts.push(Chart::Lines(long));
+    let mut long = heat();
+    long.panels[0].title.clone_from(&name);
+    long.panels[0].rows[0].clone_from(&name);
+    for text in [&mut long.x_label, &mut long.y_label, &mut long.columns[2]] {
+        text.clone_from(&name);
+    }
+    charts.push(Chart::Heat(long));
+    let mut long = forest();
+    for group in &mut long.groups {
+        group.title.clone_from(&name);
+        for row in &mut group.rows {
+            row.label.clone_from(&name);
+            row.said.clone_from(&name);
+        }
+    }
+    long.legend[0].1.clone_from(&name);
+    long.x_label.clone_from(&name);
+    long.beside = Some(name);
+    charts.push(Chart::Forest(long));
+    for chart in charts {
+        is_readable(&chart.draw());
+    }
+}
+
 #[test]
 fn ratios_stand_below_each_other_with_what_they_are() {
     let picture = Chart::Forest(forest()).draw();

@@ -70,8 +70,9 @@ fn assert_rows(expected: &[Expected]) {
     let honest = &rows["honest forward"];
     assert_eq!(honest["status"], "ok", "{}", honest["reason"]);
     assert!(honest["flags"].contains("refereed"), "{}", honest["flags"]);
-    let median_ns = |row: &std::collections::BTreeMap<String, String>| -> f64 {
-        row["median_ns"].parse().unwrap()
+    // Not the median: other tests have the processors for most of some functions' samples.
+    let least_ns = |row: &std::collections::BTreeMap<String, String>| -> f64 {
+        row["min_ns"].parse().unwrap()
     };
     for (name, status, reason) in expected {
         let row = &rows[&format!("{name} forward")];
@@ -79,7 +80,7 @@ fn assert_rows(expected: &[Expected]) {
         assert!(row["reason"].contains(reason), "{name}: {}", row["reason"]);
         // Who saves work saves nearly all of it.
         if *status == "ok" {
-            let ratio = median_ns(row) / median_ns(honest);
+            let ratio = least_ns(row) / least_ns(honest);
             assert!(ratio > 0.2, "{name} takes {ratio} of the honest time");
         }
     }

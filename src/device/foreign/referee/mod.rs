@@ -32,8 +32,8 @@ use crate::scratch::Scratch;
 /// How long an interpreter may take to start, and to import a library.
 const LOADING_LIMIT: Duration = Duration::from_secs(120);
 
-/// Before a shorter call, the first one after a rest, there is another on inputs that are known: after
-/// a pause caches hold other code, and processors have slept.
+/// Before a shorter call, the first one after a rest, there is another on inputs that are known:
+/// after a pause caches hold other code, and processors have slept.
 const SHORT_NS: f64 = 1e6;
 
 /// Runs functions that nobody trusts.

@@ -159,8 +159,9 @@ impl Page {
     #[expect(unsafe_code, reason = "memory that is shared with another process")]
     fn write_bytes(&self, place: &Place, bytes: &[u8]) {
         let count = bytes.len().min(place.spec.size_bytes() as usize);
-        // SAFETY: the place lies in the mapping, whose file is sealed against shrinking; no reference
-        // to this memory is ever made, and what another process does to it meanwhile is its fault.
+        // SAFETY: the place lies in the mapping, whose file is sealed against shrinking; no
+        // reference to this memory is ever made, and what another process does to it meanwhile is
+        // its fault.
         unsafe {
             let to = self.mapped.as_mut_ptr().add(place.offset);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, count);

@@ -1,7 +1,7 @@
 //! Calls between a gate and a bell: the clock, the inputs and the judge are on this side.
 //!
-//! 1. The candidate is stopped, if writing takes a while, and the inputs of this one call are written
-//!    into the page: before, they did not exist.
+//! 1. The candidate is stopped, if writing takes a while, and the inputs of this one call are
+//!    written into the page: before, they did not exist.
 //! 2. It is let go, and stands ready. It waits, spinning, for the gate.
 //! 3. The gate is opened, and the clock starts. What it took from 1 to here beyond what an empty
 //!    function took counts, too: nothing is gained by working before the gate.
@@ -33,8 +33,8 @@ use crate::stats::Summary;
 /// Elements that are read at the bell.
 const PEEKS: usize = 4;
 
-/// Writing less than this takes less time than stopping a process does: about two microseconds, in which
-/// a candidate gains nothing.
+/// Writing less than this takes less time than stopping a process does: about two microseconds, in
+/// which a candidate gains nothing.
 const STOPPED_FROM_BYTES: u64 = 16 << 10;
 
 /// Calls of an empty function: the first ones, which are not counted, and those that are.
@@ -111,7 +111,7 @@ impl Calls {
     /// Measures the empty function.
     ///
     /// # Errors
-    /// Those of [`calls`](Self::calls).
+    /// Those of [`call`](Self::call).
     pub(super) fn measure_floor(
         &mut self,
         inputs: &Tensors,
@@ -140,7 +140,8 @@ impl Calls {
     /// One call on inputs of its own. The candidate waits for the next one, spinning.
     ///
     /// # Errors
-    /// A candidate that fails, ends its process, takes longer than `limit`, or works after the bell.
+    /// A candidate that fails, ends its process, takes longer than `limit`, or works after the
+    /// bell.
     pub(super) fn call(&mut self, inputs: &Tensors, limit: Duration) -> Result<Call, Failure> {
         let call = self.call_once(inputs, Instant::now() + limit);
         if call.is_err() {
