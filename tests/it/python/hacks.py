@@ -278,16 +278,17 @@ def cuts_the_page(x):
 
 
 def prints_a_lot(x):
-    line = "x" * (1 << 20)
+    line = "x" * (1 << 16)
     calls[0] += 1
-    for _ in range(64 if calls[0] == 1 else 1):
+    for _ in range(128 if calls[0] == 1 else 1):
         print(line)
         print(line, file=sys.stderr)
     return honest(x)
 
 
 def leaves_a_child(x):
-    if os.fork() == 0:
+    calls[0] += 1
+    if calls[0] == 1 and os.fork() == 0:
         while True:
             pass
     return honest(x)
