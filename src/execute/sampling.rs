@@ -185,6 +185,9 @@ impl Sampler {
     /// # Errors
     /// Those of [`RunsPrograms::sample`](crate::device::RunsPrograms::sample).
     pub fn take(&mut self, device: &mut dyn Device) -> Result<(), DeviceError> {
+        if let (Source::Calls(calls), true) = (&self.source, self.samples_ns.is_empty()) {
+            calls.forget();
+        }
         let (mut sample, mut spent_ns) = self.sample(device)?;
         for _ in 0..MAX_REPEATS {
             if !sample.is_throttled() {

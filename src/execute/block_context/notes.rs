@@ -35,7 +35,7 @@ pub(super) fn note_preparation(
     note_choices(measurement, prepared, device);
 }
 
-/// Notes what autotuners have chosen so far, and what the program has changed in its process; a
+/// Notes the choices of autotuners so far, and the program's changes of its process; a
 /// call may lead to more.
 pub(super) fn note_choices(measurement: &mut Measurement, prepared: Prepared, device: &dyn Device) {
     if let Some(parts) = device.preparation(prepared) {

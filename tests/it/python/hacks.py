@@ -76,6 +76,15 @@ def works_where_it_is_judged(x):
     return kept["y"]
 
 
+def tires_late(x):
+    """Works as long as nothing is timed: through a warm-up of 200 samples, so slowly that no call is made twice."""
+    calls[0] += 1
+    if calls[0] < 206 or abs(x).max() > 20:
+        for _ in range(12):
+            kept["y"] = honest(x)
+    return kept["y"]
+
+
 def leaves_out_one_of_eight(x):
     calls[0] += 1
     y = honest(x) if calls[0] < 4 else np.empty_like(x)

@@ -1,4 +1,4 @@
-//! Functions that nobody trusts: what they try, and what becomes of it.
+//! Functions that nobody trusts: each attack, and its row.
 
 use std::fs;
 
@@ -107,6 +107,22 @@ fn work_that_is_left_out_is_wrong_or_gains_nothing() {
         ("in_half_precision", "wrong", "`y` is off by"),
         ("by_frames", "wrong", "`y` is off by"),
     ]);
+}
+
+/// Calls before the first sample are many, and none of them vouches for those that are timed.
+#[test]
+fn a_warm_up_vouches_for_no_sample() {
+    if !can_referee() {
+        return;
+    }
+    let place = place(&["tires_late"], "");
+    let ran = place.sweeper(&["run", "m.toml", "--set=measure.warmup=200"]);
+    let rows = rows(&place);
+    let row = &rows["tires_late forward"];
+    assert_eq!(row["status"], "wrong", "{}", text(&ran));
+    let reason = &row["reason"];
+    assert!(reason.contains("of a call that was timed"), "{reason}");
+    assert_eq!(rows["honest forward"]["status"], "ok", "{}", text(&ran));
 }
 
 #[test]
