@@ -239,6 +239,10 @@ class Torch(Library):
     def address(self, array):
         return array.data_ptr()
 
+    def reach_bytes(self, array):
+        strides = [stride * array.element_size() for stride in array.stride()]
+        return reach_bytes(array.shape, strides, array.element_size())
+
     def synchronize(self):
         if self.device == "cuda":
             self.torch.cuda.synchronize()
@@ -318,6 +322,9 @@ class CuPy(NumPy):
 
     def address(self, array):
         return array.data.ptr
+
+    def reach_bytes(self, array):
+        return reach_bytes(array.shape, array.strides, array.itemsize)
 
     def bits(self, array, dtype):
         return Tensor(dtype, self.cupy.asnumpy(self.whole(array)))
@@ -453,6 +460,14 @@ class Jax(Library):
 
 
 FRAMEWORKS = {held.name: held for held in (NumPy, Torch, CuPy, Jax)}
+
+
+def reach_bytes(shape, strides, itemsize):
+    """The bytes of memory from an array's first element to its last one, by strides in bytes: an expanded array
+    has fewer than its elements would take."""
+    if 0 in shape:
+        return 0
+    return itemsize + sum((extent - 1) * max(0, stride) for extent, stride in zip(shape, strides))
 
 
 def same_bits(one, other):

@@ -42,6 +42,9 @@ EXACT = "f64"
 # Answers that stay here, where they were computed: by problem, slot and name.
 KEPT = {}
 
+# How large the noise of outputs is for the published inputs of a problem whose answers are kept, by name.
+SIZES = {}
+
 # They stay on a GPU if all of them take no more than this part of what others leave of its memory: what is
 # measured needs some.
 KEPT_SHARE = 0.25
@@ -72,6 +75,7 @@ def forget(frameworks, problem=None, slot=None):
     """Lets kept answers go, but those of a problem in other slots."""
     for held in [held for held in KEPT if held != problem]:
         del KEPT[held]
+        SIZES.pop(held, None)
     KEPT.get(problem, {}).pop(slot, None)
     free(frameworks)
 
@@ -138,7 +142,8 @@ class Evaluation:
         self.answers = {}
         self.own_errors = {}
         self.overflows = False
-        self.sizes = {}
+        # Without spreads of its own, an answer has those of the published inputs.
+        self.sizes = SIZES.get((request.get("keep") or {}).get("problem"), {})
         self.has_long_sums = False
 
     def versions(self):
@@ -171,6 +176,7 @@ class Evaluation:
                 del output
                 found[f"own error of {name}"] = numbers(self.own_errors[name])
         if self.request["with_spread"]:
+            self.sizes = {}
             found.update({f"noise sums of {name}": held for name, held in self.noise_sums_or_own().items()})
         if self.has_long_sums:
             found.update({f"tight spread of {name}": numbers([held]) for name, held in self.tight_noise().items()})
@@ -203,6 +209,7 @@ class Evaluation:
                 held = {name: one.cpu() for name, one in held.items()}
         KEPT.setdefault(problem, {})[slot] = {
             name: one.reshape(self.program.outputs[name]["shape"]) for name, one in held.items()}
+        SIZES.setdefault(problem, self.sizes)
 
     def real_answers(self):
         return {name: held for name, held in self.answers.items() if held.is_floating_point()}
