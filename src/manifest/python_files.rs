@@ -18,8 +18,11 @@ const MOST_FILES: usize = 2000;
 pub struct PythonFiles {
     /// The files.
     pub files: Vec<PythonFile>,
-    /// The folder of the main file.
+    /// The folder that the main file's name is relative to: its own, or the one from which its
+    /// module is imported.
     pub folder: PathBuf,
+    /// The name by which the main file is imported as a module; none where it is a file of its own.
+    pub module: Option<String>,
     /// Names of all modules that the main file imports.
     imports: Vec<String>,
 }
@@ -44,14 +47,38 @@ impl PythonFiles {
                 text,
             }],
             folder: folder.clone(),
+            module: None,
             imports: imports.clone(),
         };
-        let folders = folders.iter();
-        let folders =
-            folders.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
-        let folders: Vec<PathBuf> = std::iter::once(folder).chain(folders).collect();
-        found.add_imports(imports, &folders)?;
+        found.add_imports(imports, &all_absolute(&folder, folders))?;
         Ok(found)
+    }
+
+    /// Reads the module of this name, with the modules that it imports, from the first of the
+    /// folders that has it. None where it is in none of them: then it is one of an installed
+    /// package.
+    ///
+    /// # Errors
+    /// As [`PythonFiles::read`].
+    pub fn read_module(name: &str, folders: &[PathBuf]) -> Option<Result<Self, String>> {
+        let folder = folders
+            .iter()
+            .find(|folder| names_of_file(name).any(|file| folder.join(file).is_file()))?;
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+        let mut found = PythonFiles {
+            files: Vec::new(),
+            module: Some(name.to_owned()),
+            imports: Vec::new(),
+            folder,
+        };
+        let folders = all_absolute(&found.folder, folders);
+        let mut imports = VecDeque::new();
+        let read = found.add(name, &folders, &mut imports);
+        found.imports = imports.iter().cloned().collect();
+        // The packages around it are executed before it.
+        imports.push_front(name.to_owned());
+        let read = read.and_then(|()| found.add_imports(imports.into(), &folders));
+        Some(read.map(|()| found))
     }
 
     fn add_imports(&mut self, imports: Vec<String>, folders: &[PathBuf]) -> Result<(), String> {
@@ -79,12 +106,9 @@ impl PythonFiles {
         if self.files.iter().any(|held| held.module == module) {
             return Ok(());
         }
-        let below = module.replace('.', "/");
-        let names = [format!("{below}.py"), format!("{below}/__init__.py")];
-        let mut places = folders
-            .iter()
-            .enumerate()
-            .flat_map(|(at, folder)| names.iter().map(move |name| (at, folder.join(name), name)));
+        let mut places = folders.iter().enumerate().flat_map(|(at, folder)| {
+            names_of_file(module).map(move |name| (at, folder.join(&name), name))
+        });
         let Some((at, path, name)) = places.find(|(_, path, _)| path.is_file()) else {
             return Ok(());
         };
@@ -96,7 +120,7 @@ impl PythonFiles {
         open.extend(imports(&text, package));
         self.files.push(PythonFile {
             module: module.to_owned(),
-            name: name.clone(),
+            name,
             folder: match at {
                 0 => String::new(),
                 _ => folders[at].to_string_lossy().into_owned(),
@@ -119,6 +143,39 @@ impl PythonFiles {
             false => self.array_library(),
         }
     }
+}
+
+/// The files that a module of this name may be, below the folder that it is imported from.
+fn names_of_file(module: &str) -> impl Iterator<Item = String> {
+    let below = module.replace('.', "/");
+    let package = format!("{below}/__init__.py");
+    [format!("{below}.py"), package].into_iter()
+}
+
+/// The folder from which a module of this name is imported, if this is its file.
+fn folder_of_module(main: &Path, module: &str) -> Option<PathBuf> {
+    let text = main.to_str()?;
+    let folder = names_of_file(module).find_map(|name| text.strip_suffix(&name))?;
+    let is_whole = folder.is_empty() || folder.ends_with('/');
+    is_whole.then(|| match folder {
+        "" => PathBuf::from("."),
+        folder => PathBuf::from(folder),
+    })
+}
+
+/// Where a module is looked for: in the folder from which this file of it is imported, if one is
+/// named, then in those of `[python] path`.
+pub fn places_of_module(name: &str, main: Option<&Path>, folders: &[PathBuf]) -> Vec<PathBuf> {
+    let own = main.and_then(|main| folder_of_module(main, name));
+    own.into_iter().chain(folders.iter().cloned()).collect()
+}
+
+/// Absolute paths of a folder and others, that folder first.
+fn all_absolute(first: &Path, others: &[PathBuf]) -> Vec<PathBuf> {
+    let others = others.iter().map(PathBuf::as_path);
+    let all = std::iter::once(first).chain(others);
+    all.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+        .collect()
 }
 
 /// The library whose arrays functions of a module take that imports these, or is one of these.

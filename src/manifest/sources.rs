@@ -17,7 +17,7 @@ use super::expected_files;
 use super::includes::SourceClosure;
 use super::like;
 use super::overrides::Overrides;
-use super::python_files::PythonFiles;
+use super::python_files::{PythonFiles, places_of_module};
 use super::resolve;
 use super::suggest;
 use super::text::{At, Text, Texts};
@@ -47,6 +47,8 @@ pub struct Sources {
     code: BTreeMap<(PathBuf, Vec<PathBuf>), Result<SourceClosure, String>>,
     /// Sources in Python, by the main file and the folders of modules.
     python: BTreeMap<(PathBuf, Vec<PathBuf>), Result<PythonFiles, String>>,
+    /// Modules in folders of the user, by name and folders; none where they are in none of them.
+    modules: BTreeMap<(String, Vec<PathBuf>), Option<Result<PythonFiles, String>>>,
     pub(super) environment: BTreeMap<String, String>,
 }
 
@@ -159,6 +161,16 @@ impl Sources {
         self.python.get(&(main.to_owned(), folders.to_vec()))
     }
 
+    /// A module of this name in one of these folders, if it was looked for and is there.
+    pub(super) fn module(
+        &self,
+        name: &str,
+        folders: &[PathBuf],
+    ) -> Option<&Result<PythonFiles, String>> {
+        let found = self.modules.get(&(name.to_owned(), folders.to_vec()));
+        found.and_then(Option::as_ref)
+    }
+
     /// The path that a text is, with variables; none where it is no text.
     fn expanded(&mut self, node: &Node) -> Option<PathBuf> {
         let text = node.text()?;
@@ -192,8 +204,15 @@ impl Sources {
         let tables = ["backend", "workload"].into_iter();
         let tables = tables.flat_map(|key| tables_below(node, key));
         for table in tables.chain(functions) {
-            if let Some(file) = table.get("python").or_else(|| table.get("kernelbench")) {
-                self.note_module(&file.value, &folders);
+            let module = table.get("module").and_then(|entry| entry.value.text());
+            let file = table.get("python").or_else(|| table.get("kernelbench"));
+            match (file, module) {
+                (file, Some(name)) => {
+                    let main = file.and_then(|file| self.expanded(&file.value));
+                    self.note_module(name, main.as_deref(), &folders);
+                }
+                (Some(file), None) => self.note_python_file(&file.value, &folders),
+                (None, None) => {}
             }
         }
         let makers = tables_below(node, "workload");
@@ -207,13 +226,21 @@ impl Sources {
                 }),
             };
             if let Some(file) = file {
-                self.note_module(&file, &folders);
+                self.note_python_file(&file, &folders);
             }
         }
     }
 
+    /// Reads a module, which may be that of a file.
+    fn note_module(&mut self, name: &str, main: Option<&Path>, folders: &[PathBuf]) {
+        let folders = places_of_module(name, main, folders);
+        let read = || PythonFiles::read_module(name, &folders);
+        let key = (name.to_owned(), folders.clone());
+        self.modules.entry(key).or_insert_with(read);
+    }
+
     /// Reads a source in Python.
-    fn note_module(&mut self, file: &Node, folders: &[PathBuf]) {
+    fn note_python_file(&mut self, file: &Node, folders: &[PathBuf]) {
         if let Some(main) = self.expanded(file) {
             let read = || PythonFiles::read(&main, folders);
             let key = (main.clone(), folders.to_vec());

@@ -71,6 +71,9 @@ pub enum PythonSource {
         files: Vec<PythonFile>,
         /// How much of the main file is executed.
         load: Load,
+        /// The name by which the main file is imported; none where it is executed as it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        module: Option<String>,
     },
     /// A module of an installed package.
     Module(String),

@@ -123,7 +123,17 @@ impl Function {
         match &self.declaration.source {
             PythonSource::Module(name) => json!({ "module": name }),
             PythonSource::Missing(_) => Json::Null,
-            PythonSource::Files { files, load } => self.files(files, *load),
+            PythonSource::Files {
+                files,
+                load,
+                module,
+            } => {
+                let mut source = self.files(files, *load);
+                if let Some(module) = module {
+                    source["module"] = json!(module);
+                }
+                source
+            }
         }
     }
 

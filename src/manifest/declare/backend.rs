@@ -106,6 +106,11 @@ const SOURCES: [(&str, &str); 6] = [
 fn has_one_source(cx: &mut Context<'_>, section: &Section<'_>) -> bool {
     let entries = SOURCES.map(|(key, _)| section.table.get(key));
     let entries: Vec<&Entry> = entries.into_iter().flatten().collect();
+    let keys = entries.iter().map(|entry| entry.key.as_str());
+    // A file that is imported as a module.
+    if keys.eq(python::SOURCES) {
+        return true;
+    }
     match entries.as_slice() {
         [_] => return true,
         [] => {
@@ -231,7 +236,9 @@ fn are_measurable(cx: &mut Context<'_>, entry: &Entry, count: Option<usize>) -> 
         Some(count) => {
             format!("{count} of them, over {MAX_CONFIGURATIONS}: `sample = 200` measures so many")
         }
-        None => "more combinations than can be looked at".to_owned(),
+        None => "over a million have to be looked at: `sample = 200` draws so many of them; \
+                 conditions over the first names of `tune` leave out more"
+            .to_owned(),
     };
     let name = &entry.key;
     let message = format!("the configurations of `backend.{name}` can't be measured");

@@ -90,6 +90,7 @@ pub(super) fn model(
         source: PythonSource::Files {
             files: found.files,
             load: Load::All,
+            module: None,
         },
         entry: CLASSES[0].to_owned(),
         arrays: ArrayLibrary::Torch,
@@ -181,6 +182,7 @@ fn candidate(
     let own = PythonSource::Files {
         files: found.files,
         load: Load::All,
+        module: None,
     };
     let PythonSource::Files { files, .. } = std::mem::replace(&mut declaration.source, own) else {
         return None;

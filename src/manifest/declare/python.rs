@@ -15,7 +15,7 @@ use crate::declared::python::declaration::{
 };
 use crate::expression::Scope;
 use crate::manifest::diagnostics::Code;
-use crate::manifest::python_files::{PythonFiles, library_of};
+use crate::manifest::python_files::{PythonFiles, library_of, places_of_module};
 use crate::manifest::section::{Context, Section, Spanned};
 use crate::manifest::tree::Node;
 
@@ -189,6 +189,7 @@ pub(super) fn on_host(
         source: PythonSource::Files {
             files: found.files,
             load: Load::All,
+            module: None,
         },
         entry,
         arrays: ArrayLibrary::Numpy,
@@ -345,17 +346,68 @@ fn source(
             let source = PythonSource::Files {
                 files: found.files,
                 load: load?,
+                module: None,
             };
             Some((source, place, library))
         }
-        (None, Some(node)) => {
-            let name = cx.text(node, "module")?;
-            let library = library_of([name.as_str()].into_iter());
-            Some((PythonSource::Module(name), place, library))
+        (file, Some(node)) => {
+            let (source, library) = match module_of_user(cx, section, (node, file), settings)? {
+                Ok(found) => {
+                    place.folder = text_of(&found.folder);
+                    let library = found.array_library();
+                    let source = PythonSource::Files {
+                        files: found.files,
+                        load: load?,
+                        module: found.module,
+                    };
+                    (source, library)
+                }
+                Err(installed) => {
+                    let library = library_of([installed.as_str()].into_iter());
+                    (PythonSource::Module(installed), library)
+                }
+            };
+            Some((source, place, library))
         }
         // Reported where sources were counted.
-        (Some(_), Some(_)) | (None, None) => None,
+        (None, None) => None,
     }
+}
+
+/// The module that `node` names, which `file` may be the file of; as an error its name where it is
+/// of an installed package. None where a mistake was reported.
+fn module_of_user(
+    cx: &mut Context<'_>,
+    section: &mut Section<'_>,
+    (node, file): (&Node, Option<&Node>),
+    settings: &PythonSettings,
+) -> Option<Result<PythonFiles, String>> {
+    let name = cx.text(node, "module")?;
+    let main = match file {
+        Some(file) => Some((file, main_file(cx, file)?)),
+        None => None,
+    };
+    let path = main.as_ref().map(|(_, path)| path.as_path());
+    let folders = places_of_module(&name, path, &settings.folders);
+    let found = match (cx.sources.module(&name, &folders), main) {
+        (Some(Ok(found)), _) => found.clone(),
+        (Some(Err(reason)), _) => {
+            let reason = format!("can't use the module: {reason}");
+            cx.report(Code::Source, node.at, reason);
+            return None;
+        }
+        (None, Some((file, path))) => {
+            let message = format!("`{}` is not the file of `{name}`", path.display());
+            cx.report(Code::Source, file.at, message)
+                .help("the module `a.b` is the file `a/b.py` or `a/b/__init__.py`");
+            return None;
+        }
+        (None, None) => return Some(Err(name)),
+    };
+    if let Some(node) = section.take(cx, DIGESTS) {
+        super::source::verify(cx, node, &super::render::python_files(&found))?;
+    }
+    Some(Ok(found))
 }
 
 pub(super) fn text_of(path: &Path) -> String {

@@ -9,7 +9,7 @@ use super::python::PythonSettings;
 use crate::declared::declaration::DeclaredFile;
 use crate::declared::python::declaration::PythonFile;
 use crate::manifest::print;
-use crate::manifest::python_files::PythonFiles;
+use crate::manifest::python_files::{PythonFiles, places_of_module};
 use crate::manifest::section::Context;
 use crate::manifest::tree::{Entry, Node, Raw, Table};
 use crate::manifest::variables;
@@ -308,6 +308,16 @@ fn python_copies(
     settings: &PythonSettings,
 ) -> Option<(Keys, Vec<DeclaredFile>)> {
     let table = entry.value.table()?;
+    if let Some(module) = table.get("module") {
+        let name = cx.text(&module.value, "module")?;
+        let main = match table.get("python") {
+            Some(file) => Some(super::python::main_file(cx, &file.value)?),
+            None => None,
+        };
+        let folders = places_of_module(&name, main.as_deref(), &settings.folders);
+        let found = cx.sources.module(&name, &folders)?.as_ref().ok()?;
+        return Some(copies_of(found, "python", &entry.key));
+    }
     let (key, entry_of_key) = ["python", KERNELBENCH]
         .into_iter()
         .find_map(|key| Some((key, table.get(key)?)))?;
@@ -335,6 +345,11 @@ fn copies_of_file(
     settings: &PythonSettings,
 ) -> Option<(Keys, Vec<DeclaredFile>)> {
     let found = cx.sources.python(main, &settings.folders)?.as_ref().ok()?;
+    Some(copies_of(found, key, folder))
+}
+
+/// The copies of a source that was read.
+fn copies_of(found: &PythonFiles, key: &'static str, folder: &str) -> (Keys, Vec<DeclaredFile>) {
     let files = python_files(found);
     let below = |name: &str| format!("{COPIES}/{folder}/{name}");
     let name = files.first().map_or("", |file| &file.name);
@@ -346,7 +361,7 @@ fn copies_of_file(
         name: below(&file.name),
         text: file.text,
     };
-    Some((keys, files.into_iter().map(copy).collect()))
+    (keys, files.into_iter().map(copy).collect())
 }
 
 /// The files of a function's source, by their paths below the folder of the main file.

@@ -90,6 +90,67 @@ fn an_edited_module_measures_its_backend_again_and_no_other() {
     assert!(said.contains("helper.py"), "{said}");
 }
 
+/// A module below `[python] path` is read with the manifest, as a file is.
+#[test]
+fn an_edited_module_below_the_path_is_measured_again() {
+    let in_package = DOUBLING
+        .replace("python   = \"f.py\"", "module   = \"pkg.inner\"")
+        .replace("arrays   = \"numpy\"\n", "");
+    let place = Place::new(&in_package);
+    fs::create_dir_all(place.path("packages/pkg")).unwrap();
+    let write = |name: &str, text: &str| fs::write(place.path(name), text).unwrap();
+    write("packages/pkg/__init__.py", "");
+    write("packages/pkg/factor.py", "FACTOR = 2\n");
+    let inner =
+        "import numpy\nfrom .factor import FACTOR\n\ndef twice(x):\n    return FACTOR * x\n";
+    write("packages/pkg/inner.py", inner);
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let ran = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&ran), 0, "{}", text(&ran));
+    let run = place.run_folder();
+    let row = &rows(&place)["twice forward"];
+    assert_eq!((&*row["status"], &*row["unlisted_sources"]), ("ok", ""));
+    let again = place.sweeper(&["run", "m.toml"]);
+    assert!(text(&again).contains("nothing to do"), "{}", text(&again));
+    write("packages/pkg/factor.py", "FACTOR = 3\n");
+    let edited = place.sweeper(&["run", "m.toml"]);
+    assert!(text(&edited).contains("wrong"), "{}", text(&edited));
+    // The first run has copies of what it measured.
+    fs::remove_dir_all(place.path("packages")).unwrap();
+    let again = place.sweeper(&["rerun", run.to_str().unwrap()]);
+    assert_eq!(code(&again), 0, "{}", text(&again));
+
+    let file = "python   = \"packages/pkg/other.py\"\nmodule   = \"pkg.inner\"";
+    write("m.toml", &DOUBLING.replace("python   = \"f.py\"", file));
+    let refused = text(&place.sweeper(&["check", "m.toml"]));
+    assert!(
+        refused.contains("is not the file of `pkg.inner`"),
+        "{refused}"
+    );
+}
+
+/// The same package that fails is not half there for the next point.
+#[test]
+fn a_failed_import_leaves_nothing_behind() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let place = Place::new(
+        &DOUBLING
+            .replace("python   = \"f.py\"", "module   = \"pkg.inner\"")
+            .replace("n = 10 }", "n = [10, 20, 30] }"),
+    );
+    fs::create_dir_all(place.path("packages/pkg")).unwrap();
+    let outer = "from . import inner\nimport no_such_package\n";
+    fs::write(place.path("packages/pkg/__init__.py"), outer).unwrap();
+    let inner = "def twice(x):\n    return 2 * x\n";
+    fs::write(place.path("packages/pkg/inner.py"), inner).unwrap();
+    let ran = place.sweeper(&["run", "m.toml"]);
+    assert!(text(&ran).contains("(3 unavailable)"), "{}", text(&ran));
+}
+
 /// A module that no scan of imports sees.
 #[test]
 fn files_beside_the_identity_are_told() {
@@ -118,6 +179,39 @@ fn files_beside_the_identity_are_told() {
         own["unlisted_sources"]
     );
     assert!(!other["flags"].contains("unlisted_source"));
+
+    // Each row that depends on it says so: of other sizes, of other backends of the file, and of
+    // other files that import it.
+    let place = Place::new(&DOUBLING.replace("n = 10 }", "n = [10, 20] }").replace(
+        "[case.twice]",
+        "[backend.same]\nlike = \"twice\"\n[backend.other]\nlike = \"twice\"\npython = \"g.py\"\n\
+                 [backend.apart]\nlike = \"twice\"\npython = \"h.py\"\n[case.twice]",
+    ));
+    for folder in ["packages", "beside"] {
+        fs::create_dir(place.path(folder)).unwrap();
+    }
+    let double = "def double(x):\n    return x + x\n";
+    fs::write(place.path("beside/inner.py"), double).unwrap();
+    let here = "import os, sys\nsys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/beside')\n";
+    let late = "def twice(x):\n    from inner import double\n    return double(x)\n";
+    for (name, function) in [
+        ("f.py", late),
+        ("g.py", late),
+        ("h.py", "def twice(x):\n    return 2 * x\n"),
+    ] {
+        fs::write(place.path(name), format!("{here}{function}")).unwrap();
+    }
+    let ran = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&ran), 0, "{}", text(&ran));
+    let records = fs::read_to_string(place.run_folder().join("records.csv")).unwrap();
+    let named = column(&records, "unlisted_sources");
+    for (backend, files) in column(&records, "backend").iter().zip(&named) {
+        assert_eq!(
+            files.ends_with("beside/inner.py"),
+            backend != "apart",
+            "{backend}: {files}"
+        );
+    }
 
     let others = measured();
     assert_eq!(

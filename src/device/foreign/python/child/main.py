@@ -32,6 +32,7 @@ class Server:
         self.placed = {}
         self.programs = {}
         self.files = set()
+        self.unlisted = unlisted.Unlisted()
         caches.stay_inside()
         IMPORTS.stay_first()
         if self.device == "cuda":
@@ -116,7 +117,7 @@ class Server:
         gc.freeze()
         # As if it were the first function of its interpreter.
         import_ns = self.framework_ns[request["arrays"]] + compiler_ns + program.import_ns
-        files = unlisted.unlisted(before, self.files | program.all_files)
+        files = self.unlisted.of(before, program.texts)
         times = {"import_ns": import_ns, "first_ns": first_ns}
         return {**times, "unlisted": files, "autotuned": autotuned}
 

@@ -40,7 +40,8 @@ class Program:
         self.files = {held["path"] for held in request["source"].get("files", [])}
         # A model may be one of another file's.
         problem = (request.get("model") or {}).get("problem", {})
-        self.all_files = self.files | {held["path"] for held in problem.get("files", [])}
+        files = [*request["source"].get("files", []), *problem.get("files", [])]
+        self.texts = {held["path"]: held["text"] for held in files}
         self.setting = framework.setting(request, given)
         framework.enter(self.setting)
         start = perf_counter_ns()

@@ -12,7 +12,7 @@ import importlib.util
 import linecache
 import sys
 
-from . import faults
+from . import faults, unlisted
 from .imports import IMPORTS
 
 # The name under which the user's main file is executed.
@@ -62,14 +62,36 @@ def search(folders):
 def load(source, folders, constants=None):
     """The module that a backend's source is. Names that it gives values to may have others."""
     search(folders)
-    if "module" in source:
+    before = set(sys.modules)
+    try:
+        return loaded(source, constants)
+    except BaseException:
+        forget(set(sys.modules) - before)
+        raise
+
+
+def forget(names):
+    """Forgets modules of the user that came with an import that failed: the next one would find some of them without
+    their packages. Installed packages stay, since not all of them can be loaded twice."""
+    for name in names:
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if isinstance(file, str) and not unlisted.is_installed(file):
+            sys.modules.pop(name, None)
+
+
+def loaded(source, constants):
+    is_module = "module" in source
+    # A main file is no module, unless it is imported as one.
+    modules = source.get("files", [])[0 if is_module else 1 :]
+    if modules:
+        sys.meta_path.insert(0, Texts({held["module"]: held for held in modules}))
+        IMPORTS.stay_first()
+    if is_module:
         name = source["module"]
         try:
             return importlib.import_module(name)
         except ImportError as error:
             raise faults.import_error(error, f"`{name}`") from error
-    sys.meta_path.insert(0, Texts({held["module"]: held for held in source["files"][1:]}))
-    IMPORTS.stay_first()
     main = source["files"][0]
     path, text = main["path"], main["text"]
     tree = ast.parse(text, path)
@@ -129,29 +151,50 @@ def with_constants(tree, values):
 
 def definitions(tree):
     """A file's definitions, without its actions: bare calls, assertions, loops and values that its
-    own functions compute are left out, and all that needs such a value."""
+    own functions compute are left out, and all that needs such a value, or one that they change."""
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    missing = set()
-    kept = []
-    for node in tree.body:
+    return ast.Module(body=kept(tree.body, functions, set(), set()), type_ignores=[])
+
+
+def kept(body, functions, values, missing):
+    """The statements of a body that define something. `values` are names that such a statement gave one to, and
+    `missing` are those whose values are not what the whole file would make them."""
+    found = []
+    for node in body:
+        stored = {held.id for held in ast.walk(node) if isinstance(held, ast.Name) and isinstance(held.ctx, ast.Store)}
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             used = {held.id for held in ast.walk(node) if isinstance(held, ast.Name)}
             called = {held.func.id for held in ast.walk(node)
                       if isinstance(held, ast.Call) and isinstance(held.func, ast.Name)}
             if called & functions or used & missing:
-                missing |= {held.id for held in ast.walk(node)
-                            if isinstance(held, ast.Name) and isinstance(held.ctx, ast.Store)}
-                continue
-            kept.append(node)
+                missing |= stored
+            else:
+                values |= stored
+                found.append(node)
         elif isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef,
                                ast.AsyncFunctionDef, ast.Try)):
-            kept.append(node)
+            found.append(node)
         elif isinstance(node, ast.If) and "__name__" not in {
             held.id for held in ast.walk(node.test) if isinstance(held, ast.Name)
         }:
-            inner = ast.Module(body=node.body, type_ignores=[])
-            other = ast.Module(body=node.orelse, type_ignores=[])
-            node.body = definitions(inner).body or [ast.Pass()]
-            node.orelse = definitions(other).body
-            kept.append(ast.fix_missing_locations(node))
-    return ast.Module(body=kept, type_ignores=[])
+            node.body = kept(node.body, functions, values, missing) or [ast.Pass()]
+            node.orelse = kept(node.orelse, functions, values, missing)
+            found.append(ast.fix_missing_locations(node))
+        else:
+            missing |= stored | changed(node) & values
+    return found
+
+
+def changed(node):
+    """Names whose values a statement may change in place: by a method, or by an element or attribute of theirs."""
+    places = [held.func.value for held in ast.walk(node)
+              if isinstance(held, ast.Call) and isinstance(held.func, ast.Attribute)]
+    places += [held.value for held in ast.walk(node)
+               if isinstance(held, (ast.Subscript, ast.Attribute)) and isinstance(held.ctx, ast.Store)]
+    found = set()
+    for place in places:
+        while isinstance(place, (ast.Attribute, ast.Subscript)):
+            place = place.value
+        if isinstance(place, ast.Name):
+            found.add(place.id)
+    return found
