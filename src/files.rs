@@ -78,6 +78,13 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
     io::read_to_string(open(path)?)
 }
 
+/// Whether a file's first bytes are not those of a text. One that can't be read is none.
+pub fn is_binary(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = open(path).and_then(|file| file.take(8192).read_to_end(&mut head));
+    read.is_ok() && head.contains(&0)
+}
+
 /// The SHA-256 of a file.
 ///
 /// # Errors

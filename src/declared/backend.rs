@@ -1,7 +1,5 @@
 //! A user's implementation and its configurations: one for each combination of tuned values.
 
-use sha2::{Digest as _, Sha256};
-
 use sweeper_program::Value;
 use sweeper_program::workload::ParameterInfo;
 
@@ -10,7 +8,8 @@ use super::declaration::{BackendDeclaration, FileDeclaration, Implementation, Re
 use super::kernels::Kernels;
 use super::python::Function;
 use super::scope::{LIMITS, compile, number, problem_scope};
-use crate::expression::{Expression, Kind, Operand, Scope};
+use super::space::configurations;
+use crate::expression::{Expression, Kind, Scope};
 
 /// The names that expressions of a backend use: parameters, tuned values, limits of the device.
 pub(crate) fn backend_scope(parameters: &[ParameterInfo], tune: &[(String, Vec<Value>)]) -> Scope {
@@ -23,59 +22,6 @@ pub(crate) fn backend_scope(parameters: &[ParameterInfo], tune: &[(String, Vec<V
     let limits = LIMITS.iter().map(|name| number(name, Kind::Int));
     scope.names.extend(limits);
     scope
-}
-
-/// The most combinations of tuned values that are looked at.
-const MOST_COMBINATIONS: usize = 1_000_000;
-
-/// Every combination of tuned values that conditions over these alone allow, the last name
-/// fastest; one without values where nothing is tuned. Where a sample is wanted, so many of them:
-/// the first, which is the default, and those whose names have the least digests, so that a sample
-/// of a larger space has most of the same.
-///
-/// `None` where more than [`MOST_COMBINATIONS`] have to be looked at.
-pub(crate) fn configurations(
-    parameters: usize,
-    tune: &[(String, Vec<Value>)],
-    rules: &[Expression],
-    sample: Option<u32>,
-) -> Option<Vec<Vec<Value>>> {
-    let mut combinations: Vec<Vec<Value>> = vec![Vec::new()];
-    for (at, (_, values)) in tune.iter().enumerate() {
-        if combinations.len().checked_mul(values.len())? > MOST_COMBINATIONS {
-            return None;
-        }
-        let extended = combinations.iter().flat_map(|held| {
-            values.iter().map(move |value| {
-                let mut longer = held.clone();
-                longer.push(value.clone());
-                longer
-            })
-        });
-        combinations = extended.collect();
-        // As soon as a condition has all of its values: what it leaves out is not extended.
-        let (new, known) = (parameters + at, parameters..=parameters + at);
-        let is_due = |rule: &&Expression| {
-            let slots = rule.slots();
-            slots.contains(&new) && slots.iter().all(|slot| known.contains(slot))
-        };
-        for rule in rules.iter().filter(is_due) {
-            combinations.retain(|values| {
-                let mut slots = vec![Operand::Int(0); parameters];
-                slots.extend(values.iter().map(Operand::from));
-                rule.holds(&slots) != Ok(false)
-            });
-        }
-    }
-    if let Some(sample) = sample.map(|sample| sample as usize)
-        && combinations.len() > sample
-    {
-        let digest = |values: &Vec<Value>| Sha256::digest(format!("{values:?}"));
-        let mut others = combinations.split_off(1);
-        others.sort_by_cached_key(digest);
-        combinations.extend(others.into_iter().take(sample.saturating_sub(1)));
-    }
-    Some(combinations)
 }
 
 impl BackendDeclaration {

@@ -29,6 +29,9 @@ pub struct CommandRequest {
     pub environment: Vec<(String, String)>,
     /// The file that it reads as standard input.
     pub stdin: Option<String>,
+    /// Whether its standard output is a file; it is `/dev/null` otherwise.
+    #[serde(default)]
+    pub keeps_stdout: bool,
     /// Commands that run before each run, untimed.
     pub prepare: Vec<Vec<String>>,
     /// Exit statuses of success.
@@ -179,6 +182,7 @@ impl Command {
             directory: declared.directory.clone(),
             environment: environment.collect::<Result<_, String>>()?,
             stdin: declared.stdin.as_ref().map(fill).transpose()?,
+            keeps_stdout: declared.keeps_stdout(),
             prepare: (declared.prepare.iter())
                 .map(|command| fill_all(command))
                 .collect::<Result<_, _>>()?,

@@ -27,6 +27,9 @@ pub struct CommandDeclaration {
     /// The file that it reads as standard input; none where it has an empty one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
+    /// Where its standard output goes; none where that follows from who reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<StandardOutput>,
     /// Commands that run before each run, untimed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prepare: Vec<Vec<String>>,
@@ -45,6 +48,24 @@ pub struct CommandDeclaration {
 }
 
 impl CommandDeclaration {
+    /// Whether a metric or the check reads its standard output.
+    pub fn reads_stdout(&self) -> bool {
+        let is_stdout = |from: &OutputText| matches!(from, OutputText::Stdout);
+        let mut metrics = self.metrics.iter();
+        let is_measured = metrics.any(|metric| match &metric.source {
+            MetricSource::Regex { from, .. } | MetricSource::Json { from, .. } => is_stdout(from),
+            MetricSource::Bytes { .. } => false,
+        });
+        let check = self.check.as_ref();
+        is_measured || check.is_some_and(|it| it.command.is_empty() && it.file.is_none())
+    }
+
+    /// Whether its standard output is a file.
+    pub fn keeps_stdout(&self) -> bool {
+        self.stdout
+            .map_or(self.reads_stdout(), |to| to == StandardOutput::File)
+    }
+
     /// It without the folders that it names, which are part of no identity.
     pub(super) fn without_place(&self) -> Self {
         let mut portable = self.clone();
@@ -61,6 +82,24 @@ impl CommandDeclaration {
         }
         portable
     }
+}
+
+/// Where a command's standard output goes. Programs can tell: some stop early where nobody reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StandardOutput {
+    /// To `/dev/null`.
+    Null,
+    /// To a file.
+    File,
+}
+
+impl StandardOutput {
+    /// All of them, with their names in manifests.
+    pub const NAMES: [(&'static str, StandardOutput); 2] = [
+        ("null", StandardOutput::Null),
+        ("file", StandardOutput::File),
+    ];
 }
 
 /// A file that a command is made of beside its program.

@@ -42,6 +42,7 @@ pub(super) struct Kernels {
     pub(super) launches: Vec<Launch>,
     pub(super) scratch: Vec<Shaped>,
     defines: Vec<(String, Expression)>,
+    options: Vec<Template>,
     files: Vec<SourceFile>,
 }
 
@@ -55,6 +56,8 @@ impl Kernels {
             .defines
             .iter()
             .map(|(name, text)| Ok((name.clone(), compile(text, scope)?)));
+        let options = declaration.options.iter();
+        let options = options.map(|text| Template::new(text, scope));
         Ok(Kernels {
             launches: launches
                 .map(|launch| compiled(launch, scope))
@@ -63,6 +66,7 @@ impl Kernels {
                 .map(|scratch| Shaped::new(&scratch.tensor, scope))
                 .collect::<Result<_, _>>()?,
             defines: defines.collect::<Result<_, String>>()?,
+            options: options.collect::<Result<_, String>>()?,
             files: files(declaration, RealTypes::AsWritten),
             declaration: declaration.clone(),
         })
@@ -107,12 +111,10 @@ impl Kernels {
                 .map(define)
                 .collect::<Result<_, String>>()?,
             options: self
-                .declaration
                 .options
                 .iter()
-                .cloned()
-                .map(Cow::Owned)
-                .collect(),
+                .map(|option| option.text(slots).map(Cow::Owned))
+                .collect::<Result<_, String>>()?,
             user: Some(Box::new(UserOptions {
                 libraries: self.declaration.libraries.clone(),
                 names: if is_c { Vec::new() } else { distinct },

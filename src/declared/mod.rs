@@ -9,8 +9,8 @@
 //! expressions use), `definition` (a declared problem), `fill` and `reference` (its inputs and its
 //! right answer), `trial` (outputs that its check must refuse), `kernels` (a source and its
 //! launches), `command` (a program that is started), `python` (a function and its arguments),
-//! `backend` (an implementation and its configurations), `program` (a backend's program for a
-//! problem), `problem` (problems with such backends).
+//! `space` (combinations of tuned values), `backend` (an implementation and its configurations),
+//! `program` (a backend's program for a problem), `problem` (problems with such backends).
 
 pub mod declaration;
 pub mod command_declaration;
@@ -25,6 +25,7 @@ mod template;
 mod kernels;
 mod command;
 pub mod python;
+mod space;
 mod backend;
 mod program;
 mod problem;
@@ -32,11 +33,12 @@ mod workload;
 pub mod signature;
 pub mod draft;
 
-pub(crate) use backend::{backend_scope, configurations};
+pub(crate) use backend::backend_scope;
 pub use command::{CommandRequest, SCRATCH_MARK};
 pub(crate) use command::{command_scope, seconds_scope, size_name};
 pub(crate) use reference::reference_scope;
 pub(crate) use scope::{fill_scope, problem_scope};
+pub(crate) use space::configurations;
 pub(crate) use template::pieces;
 pub(crate) use workload::parameters;
 pub use workload::{Declared, SourceKey};

@@ -10,7 +10,9 @@ use super::source::is_folder;
 use super::{NUMBER, Names, expression, template};
 use crate::declared::command_declaration::{
     CommandCheck, CommandDeclaration, CommandTime, MetricDeclaration, MetricSource, OutputText,
+    StandardOutput,
 };
+use crate::declared::declaration::{Declaration, Implementation};
 use crate::declared::{SCRATCH_MARK, command_scope, seconds_scope, size_name};
 use crate::expression::{Kind, Scope};
 use crate::manifest::diagnostics::Code;
@@ -46,7 +48,7 @@ pub(super) fn command(
     let mut take = |key| section.take(cx, key);
     let (prepare, environment, stdin) = (take("prepare"), take("env"), take("stdin"));
     let (exit, metrics, time) = (take("exit"), take("metrics"), take("time"));
-    let (check, directory) = (take("check"), take("directory"));
+    let (check, directory, stdout) = (take("check"), take("directory"), take("stdout"));
     // These are read with the command.
     let _ = (take(COMMAND_SOURCES), take(DIGESTS));
     let node = section.need(cx, "command")?;
@@ -59,6 +61,8 @@ pub(super) fn command(
     let prepare = prepare.map_or(Some(Vec::new()), |node| commands(cx, node, &scope));
     let environment = environment.map_or(Some(Vec::new()), |node| environment_of(cx, node, &scope));
     let stdin = stdin.map(|node| template(cx, node, "stdin", &scope));
+    let stdout_at = stdout.map(|node| node.at);
+    let stdout = stdout.map(|node| stdout_of(cx, node));
     let exit = exit.map_or(Some(Vec::new()), |node| statuses(cx, node));
     let check = check.map(|node| check_of(cx, node, names, &scope));
     let metrics = metrics.map_or(Some(Vec::new()), |node| metrics_of(cx, node, &scope))?;
@@ -70,7 +74,7 @@ pub(super) fn command(
         program_sha256,
         sources,
     } = files?;
-    Some(CommandDeclaration {
+    let declaration = CommandDeclaration {
         command: command?,
         program,
         program_sha256,
@@ -78,12 +82,52 @@ pub(super) fn command(
         directory: directory?,
         environment: environment?,
         stdin: optional(stdin)?,
+        stdout: optional(stdout)?,
         prepare: prepare?,
         exit: exit?,
         metrics,
         time: time?,
         check: optional(check)?,
-    })
+    };
+    if let Some(at) =
+        stdout_at.filter(|_| !declaration.keeps_stdout() && declaration.reads_stdout())
+    {
+        let message = "a metric or the check reads standard output, which goes nowhere";
+        cx.report(Code::Conflict, at, message)
+            .help("`stdout = \"file\"`");
+        return None;
+    }
+    Some(declaration)
+}
+
+fn stdout_of(cx: &mut Context<'_>, node: &Node) -> Option<StandardOutput> {
+    let word = cx.text(node, "stdout")?;
+    let found = StandardOutput::NAMES.iter().find(|(name, _)| *name == word);
+    if found.is_none() {
+        let names = StandardOutput::NAMES.map(|(name, _)| name);
+        cx.unknown_word(node.at, "stdout", &word, names);
+    }
+    found.map(|(_, to)| *to)
+}
+
+/// Lets standard output of all commands of a problem go to one kind of place, unless they say
+/// where: a program may do less where nobody reads, and their times are held against each other.
+pub(super) fn unify_stdout(declaration: &mut Declaration) {
+    let commands = declaration.backends.iter_mut();
+    let mut commands: Vec<&mut CommandDeclaration> = commands
+        .filter_map(|backend| match &mut backend.implementation {
+            Implementation::Command(command) => Some(command),
+            _ => None,
+        })
+        .collect();
+    if commands.iter().any(|command| command.keeps_stdout()) {
+        for command in commands
+            .iter_mut()
+            .filter(|command| !command.reads_stdout())
+        {
+            command.stdout.get_or_insert(StandardOutput::File);
+        }
+    }
 }
 
 /// `None` of a value that was given and is wrong.

@@ -136,7 +136,8 @@ fn source(cx: &mut Context<'_>, at: At, path: &Path, help: &str) -> Option<Comma
 
 /// The files that first arguments of a table's commands name, such as scripts of interpreters: of
 /// the command itself, of those that prepare it, and of the one that checks it. Such an argument
-/// has no expressions and is a file where the command runs. `expand` gives a text with its
+/// has no expressions and is a file where the command runs; a word without `/` and `.` is one if
+/// the file is a text. `expand` gives a text with its
 /// variables replaced, and the folder that it is relative to.
 pub(in crate::manifest) fn scripts(
     table: &Table,
@@ -157,7 +158,10 @@ pub(in crate::manifest) fn scripts(
             Some(None) => continue,
         };
         let path = folder.join(&text);
-        if !text.contains(['{', '}']) && path.is_file() && !found.contains(&path) {
+        // A target of `make` is the name of what was built, once that is there.
+        let is_word = !text.contains(['/', '.']);
+        let is_script = path.is_file() && !(is_word && files::is_binary(&path));
+        if !text.contains(['{', '}']) && is_script && !found.contains(&path) {
             found.push(path);
         }
     }

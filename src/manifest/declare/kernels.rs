@@ -5,7 +5,7 @@ use sweeper_program::Dtype;
 use super::backend::texts;
 use super::problem::tensor;
 use super::source;
-use super::{ANY, NUMBER, Names, WHOLE, expression, template};
+use super::{ANY, NUMBER, Names, WHOLE, expression, template, template_of};
 use crate::declared::declaration::{
     ArgDeclaration, DeclaredLanguage, KernelsDeclaration, LaunchDeclaration, ScratchDeclaration,
 };
@@ -61,7 +61,8 @@ pub(super) fn kernels(
     let constants = constants.map_or_else(Vec::new, |node| {
         constants_of(cx, node, names, source::language(section))
     });
-    let mut options = texts(cx, section, "options");
+    let options = section.take(cx, "options");
+    let mut options = options.map_or_else(Vec::new, |node| options_of(cx, node, scope));
     let libraries = texts(cx, section, "libs");
     let reader = Reader {
         names,
@@ -72,7 +73,9 @@ pub(super) fn kernels(
     };
     let launches = reader.launches(cx, section);
     let source = source?;
-    options.extend(source.options);
+    // Paths have no expressions.
+    let literal = |option: String| option.replace('{', "{{").replace('}', "}}");
+    options.extend(source.options.into_iter().map(literal));
     Some(KernelsDeclaration {
         language: source.language,
         files: source.files,
@@ -83,6 +86,19 @@ pub(super) fn kernels(
         options,
         libraries,
     })
+}
+
+/// Options of the compiler, with expressions in braces.
+fn options_of(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Vec<String> {
+    let words = cx.words(node, "options").unwrap_or_default().into_iter();
+    let checked = words.filter(|word| {
+        let at = Node {
+            at: word.at,
+            ..node.clone()
+        };
+        template_of(cx, &at, "options", &word.value, scope).is_some()
+    });
+    checked.map(|word| word.value).collect()
 }
 
 /// Variables of the source, and the inputs that are copied there.

@@ -108,6 +108,7 @@ pub(super) fn read(
         tables.push(render::backend(cx, entry, &settings));
     }
     reference::find_peers(cx, &workloads, &backends, &mut declarations);
+    declarations.iter_mut().for_each(command::unify_stdout);
     let workloads = declarations.iter().filter_map(|declaration| {
         match Declared::of(declaration) {
             Ok(declared) => Some(declared),

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use sweeper_program::Dtype;
 
 use crate::declared::check::Products;
+use crate::declared::command_declaration::StandardOutput;
 use crate::declared::python::declaration::ArrayLibrary;
 use crate::manifest::setting::json::{
     described, expression, list, named, object, one_of, string, whole,
@@ -330,6 +331,10 @@ fn command() -> Value {
         ),
         "env": described(named(string()), "variables of its environment"),
         "stdin": described(string(), "the file that it reads as standard input"),
+        "stdout": described(
+            json!({ "enum": StandardOutput::NAMES.map(|(name, _)| name) }),
+            "where its standard output goes; for all commands of a workload a file if one is read",
+        ),
         "prepare": described(
             json!({ "anyOf": [texts(), { "type": "array", "items": texts() }] }),
             "commands before each run, untimed",
@@ -356,7 +361,7 @@ fn function() -> Value {
     );
     json!({
         "python": described(string(), "source in Python, relative to the manifest"),
-        "module": described(string(), "module of an installed package, in place of a source"),
+        "module": described(string(), "module of an installed package or below `[python] path`, or the name that `python` is imported by"),
         "kernelbench": described(
             string(),
             "`model`, that of the workload, or a file with `ModelNew`, relative to the manifest",

@@ -330,11 +330,48 @@ fn a_file_that_a_command_writes_is_none_of_its_sources() {
     let ran = place.sweeper(&["run", "m.toml", "--device", "cpu"]);
     assert_eq!(code(&ran), 4, "{}", text(&ran));
     let said = text(&ran);
-    assert!(said.contains("without those that it writes"), "{said}");
+    assert!(said.contains("If the command itself writes it"), "{said}");
     let place = writes("sources = []");
     run(&place);
     run(&place);
     assert_eq!(runs(&place), 1);
+}
+
+/// A target of `make` is a file from the second run on.
+#[test]
+fn what_a_command_makes_is_none_of_its_sources() {
+    let place = with_script("");
+    let manifest = fs::read_to_string(place.path("m.toml")).unwrap();
+    let make = "[\"sh\", \"-c\", \"printf '\\\\000' > built\"]";
+    let manifest = manifest.replace("[\"sh\", \"work.sh\"]", "[\"touch\", \"built\"]");
+    let manifest = format!("{manifest}\n[backend.make]\nlike = \"script\"\nprepare = {make}\n");
+    fs::write(place.path("m.toml"), manifest).unwrap();
+    run(&place);
+    assert_eq!(fs::read(place.path("built")).unwrap(), [0]);
+    let again = place.sweeper(&["run", "m.toml", "--device", "cpu"]);
+    assert!(text(&again).contains("nothing to do"), "{}", text(&again));
+}
+
+/// A program may do less where nobody reads what it prints.
+#[test]
+fn standard_output_of_all_programs_of_a_workload_goes_to_one_kind_of_place() {
+    let manifest = |keys: &str| {
+        format!(
+            "schema = 1\n[workload.tell]\n[backend.plain]\nworkload = \"tell\"\n\
+             command = [\"sh\", \"-c\", \"[ -f /proc/self/fd/1 ] || exit 3; echo 7\"]\n{keys}\n\
+             [backend.read]\nlike = \"plain\"\nmetrics.last = {{ regex = '([0-9]+)' }}\n\
+             [case.tell]\nworkload = \"tell\"\n[measure]\nrepeats = 2\n"
+        )
+    };
+    let place = Place::new(&manifest(""));
+    run(&place);
+    let place = Place::new(&manifest("stdout = \"null\""));
+    let refused = text(&place.sweeper(&["check", "m.toml"]));
+    assert!(refused.contains("reads standard output"), "{refused}");
+    let alone = manifest("").replace("metrics.last = { regex = '([0-9]+)' }", "");
+    let place = Place::new(&alone);
+    let ran = text(&place.sweeper(&["run", "m.toml", "--device", "cpu"]));
+    assert!(ran.contains("ended with status 3"), "{ran}");
 }
 
 #[test]

@@ -88,18 +88,6 @@ fn trouble(error: &io::Error) -> DeviceError {
 }
 
 impl Loaded {
-    /// Whether somebody reads its standard output.
-    fn has_readers(&self) -> bool {
-        let is_stdout = |from: &OutputText| matches!(from, OutputText::Stdout);
-        let mut metrics = self.request.metrics.iter();
-        let is_measured = metrics.any(|metric| match &metric.source {
-            MetricSource::Regex { from, .. } | MetricSource::Json { from, .. } => is_stdout(from),
-            MetricSource::Bytes { .. } => false,
-        });
-        let check = self.request.check.as_ref();
-        is_measured || check.is_some_and(|it| it.command.is_empty() && it.file.is_none())
-    }
-
     fn stdout(&self) -> PathBuf {
         self.outputs.join("stdout")
     }
@@ -340,7 +328,7 @@ impl Commands {
             }
         }
         let loaded = &self.programs[program];
-        let stdout = loaded.has_readers().then(|| loaded.stdout());
+        let stdout = loaded.request.keeps_stdout.then(|| loaded.stdout());
         let request = &loaded.request;
         let start = loaded.start(&request.command, request.stdin.as_deref(), stdout);
         let ended = self.launch(program, &start)?;

@@ -25,8 +25,8 @@ impl Unedited {
         match files.iter().find(|file| !self.is_unedited(file)) {
             None => Ok(()),
             Some(file) => Err(DeviceError::Interrupted(format!(
-                "`{}` changed since the manifest was read: run again; `sources` names the files that \
-                 a command is made of, without those that it writes",
+                "`{}` changed since the manifest was read: run again. If the command itself writes \
+                 it, name the files that the command is made of: `sources = [\"...\"]`",
                 file.path
             ))),
         }
