@@ -42,6 +42,9 @@ pub enum Source {
     Loop(Box<Auto>),
     /// The device, on inputs of which no two calls have the same.
     Calls(Rc<Calls>),
+    /// Starts of a command, each a sample: the time that it tells may be that of one of its many
+    /// operations.
+    Starts,
 }
 
 /// The most calls on inputs of their own in a sample: each has to be made, and some are judged.
@@ -53,6 +56,7 @@ impl Source {
         let count = batch(wanted_ns, iteration_ns);
         match self {
             Source::Calls(_) => count.min(MOST_CALLS),
+            Source::Starts => 1,
             Source::Device | Source::Loop(_) => count,
         }
     }
@@ -109,7 +113,8 @@ impl Sampler {
             count: 1,
             elapsed_ns: first_ns,
         };
-        if first_ns < 100.0 * wanted_ns && mode.iterations().is_none() {
+        let is_sized = mode.iterations().is_none() && !matches!(source, Source::Starts);
+        if first_ns < 100.0 * wanted_ns && is_sized {
             while first_runs.count < FIRST_RUNS {
                 first_runs.elapsed_ns += source.sample(device, program, 1)?.elapsed_ns;
                 first_runs.count += 1;
@@ -233,6 +238,7 @@ impl Sampler {
             program: self.program,
             source: match &self.source {
                 Source::Calls(calls) => Source::Calls(Rc::clone(calls)),
+                Source::Starts => Source::Starts,
                 // Configurations of kernels have no loop that decides.
                 Source::Device | Source::Loop(_) => Source::Device,
             },
@@ -282,7 +288,7 @@ impl Sampler {
     pub fn auto(&mut self) -> Option<&mut Auto> {
         match &mut self.source {
             Source::Loop(auto) => Some(auto),
-            Source::Device | Source::Calls(_) => None,
+            Source::Device | Source::Calls(_) | Source::Starts => None,
         }
     }
 
@@ -317,7 +323,8 @@ impl Sampler {
             .copied()
             .fold(f64::INFINITY, f64::min);
         let wanted_ns = TICKS_PER_SAMPLE * clock_resolution_ns;
-        if shortest * f64::from(self.iterations) < 0.5 * wanted_ns {
+        let is_short = shortest * f64::from(self.iterations) < 0.5 * wanted_ns;
+        if is_short && !matches!(self.source, Source::Starts) {
             self.flags.push(Flag::CoarseClock);
         }
         if self.is_ungated {

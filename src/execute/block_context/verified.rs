@@ -15,8 +15,10 @@ impl BlockContext<'_> {
         if let Some(auto) = auto {
             return Ok((None, Source::Loop(Box::new(auto))));
         }
-        if runner != Some(Runner::Referee) {
-            return Ok((None, Source::Device));
+        match runner {
+            Some(Runner::Referee) => {}
+            Some(Runner::Command) => return Ok((None, Source::Starts)),
+            _ => return Ok((None, Source::Device)),
         }
         let calls = self.calls(specs, measurement)?;
         Ok((Some(Rc::clone(&calls)), Source::Calls(calls)))

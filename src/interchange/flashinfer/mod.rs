@@ -210,7 +210,7 @@ impl Draft<'_> {
     /// Writes a solution as a backend.
     fn solution(&mut self, problem: &Problem<'_>, solution: &Solution) -> Result<(), String> {
         let spec = &solution.spec;
-        match spec.language.as_str() {
+        match spec.language.to_ascii_lowercase().as_str() {
             "python" | "triton" | "tilelang" => {}
             "cuda" | "cpp" => return Err(compiled(solution)),
             other => return Err(format!("a solution in {other} can't be imported")),

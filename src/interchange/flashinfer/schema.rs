@@ -154,9 +154,10 @@ impl Contents {
             self.solutions.push(typed(text)?);
         } else if has(["definition", "workload"]) {
             let trace: Trace = typed(text)?;
-            match trace.solution {
+            // Older files of workloads have an empty name there.
+            match trace.solution.as_deref() {
+                None | Some("") => self.workloads.push((line, trace)),
                 Some(_) => self.results += 1,
-                None => self.workloads.push((line, trace)),
             }
         } else if has(["axes", "inputs"]) {
             let trace = Trace {

@@ -50,6 +50,45 @@ fn pytorch_computes_what_the_oracle_says() {
     }
 }
 
+/// torch.compile gives up after eight versions of a function, and runs it eagerly from then on.
+#[test]
+fn rows_of_torch_compile_are_of_compiled_functions() {
+    if !has_package("torch", "torch") {
+        return;
+    }
+    let source = "import torch\n\
+                  def twice(x):\n    return x + x if torch.compiler.is_compiling() else x\n\
+                  @torch.compiler.disable\ndef apart(x):\n    return x + x\n\
+                  def eager(x):\n    return apart(x)\n";
+    let compiled = "arrays = \"torch\"\ntorch_compile = { backend = \"eager\" }";
+    let manifest = DOUBLING
+        .replace("path = [\"packages\"]\n", "")
+        .replace("arrays   = \"numpy\"", compiled)
+        .replace("n = 10 }", "n = { range = [10, 20] } }\nbackends = [\"twice\"]")
+        .replace(
+            "[case.twice]",
+            "[backend.eager]\nlike = \"twice\"\nentry = \"eager\"\n\
+             [case.eager]\nworkload = \"twice\"\nbackends = [\"eager\"]\ngrid = { n = 10 }\n[case.twice]",
+        );
+    let place = Place::new(&manifest);
+    fs::write(place.path("f.py"), source).unwrap();
+    let ran = place.sweeper(&["run", "m.toml"]);
+    assert_eq!(code(&ran), 4, "{}", text(&ran));
+    let records = fs::read_to_string(place.run_folder().join("records.csv")).unwrap();
+    let [backends, statuses, reasons] =
+        ["backend", "status", "reason"].map(|name| column(&records, name));
+    assert_eq!(backends.len(), 11, "{}", text(&ran));
+    for ((backend, status), reason) in backends.iter().zip(&statuses).zip(&reasons) {
+        match backend.as_str() {
+            "twice" => assert_eq!(status, "ok", "{reason}"),
+            _ => assert!(
+                status == "error" && reason.contains("it runs eagerly"),
+                "{status} {reason}"
+            ),
+        }
+    }
+}
+
 #[test]
 fn published_code_is_judged_or_says_what_it_lacks() {
     if !has_package("numpy", "numpy") {

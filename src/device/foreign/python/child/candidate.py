@@ -178,7 +178,7 @@ class Refereed(Server):
         turn = Turn(request)
         self.states.enter(turn)
         program = Candidate(request, framework, self.page, turn)
-        program.call()
+        program.call_first()
         for name, array in program.arrays().items():
             program.refuse_others(name, array)
         program.places()

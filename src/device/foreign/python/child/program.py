@@ -4,7 +4,7 @@ import contextlib
 import os
 from time import perf_counter_ns
 
-from . import autograd, faults, kernelbench, sources
+from . import autograd, compiled, faults, kernelbench, sources
 from .arrays import are_one_shape
 from .autotuned import WATCH
 from .graph import Graph
@@ -69,7 +69,15 @@ class Program:
             module = sources.load(request["source"], request["path"])
             function = sources.entry(module, request["entry"], self.what)
         options = request.get("torch_compile")
+        self.original = function
         return function if options is None else framework.torch.compile(function, **options)
+
+    def call_first(self):
+        """The call that compiles it."""
+        before = compiled.graphs()
+        self.call()
+        if self.request.get("torch_compile") is not None:
+            compiled.refuse_eager(self.original, before)
 
     def uses(self, name):
         """Whether it was given an input, which it might overwrite."""
