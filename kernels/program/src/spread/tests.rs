@@ -4,6 +4,8 @@ use super::*;
 use crate::check::{Metric, TensorCheck};
 use crate::inputs::{InputKey, Stream};
 
+mod judgement;
+
 const SHAPE: [usize; 3] = [4, 30, 16];
 
 fn stream(name: &str) -> Stream {
