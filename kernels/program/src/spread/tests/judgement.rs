@@ -1,6 +1,6 @@
 //! Errors, tolerances and spreads of a judgement, by numbers that are worked out apart.
 
-use super::super::judgement::{ErrorSums, judge_by_sums};
+use super::super::judgement::{ErrorSums, judge, judge_by_sums};
 use super::super::line::{Lines, line, scale_line};
 use super::super::{AxisNoise, Noise, Spread, events_in_slice, name_of, name_of_own_error};
 use super::super::{name_of_tight, sums::SliceSums};
@@ -109,6 +109,15 @@ fn a_common_scale_has_a_line_of_its_own() {
     let found = judged(&WHOLE, sums, &spread(1e-9, 1e-9), &[0.05]);
     let own = 0.05 / (2.0 / 5.0_f64.sqrt());
     assert_is(&found, Metric::CommonScale, 0.1, 3.0 * own, Some(0.1 / own));
+    let exact = [1.0, 2.0, 3.0, 4.0, 5.0];
+    let expected: Tensors = [
+        ("x".to_owned(), Tensor::f64(WHOLE, exact.to_vec())),
+        (name_of("x"), spread(1.0, 1e-9).into_tensor()),
+    ]
+    .into();
+    let out = Tensor::f64(WHOLE, exact.iter().map(|x| 1.25 * x).collect());
+    let found = judge("x", Some(&out), &expected);
+    assert_eq!((found.metric, found.error), (Metric::CommonScale, 0.25));
     // An answer of zeros has no scale.
     let found = judged(&WHOLE, whole(0.0, 1e-20, 0.0), &noise, &[]);
     assert_eq!(found.metric, Metric::RelativeL2);
