@@ -290,15 +290,26 @@ fn zero_ended(text: &str) -> Result<CString, CompileError> {
     })
 }
 
-/// Resources of a cubin's kernels, out of the assembler's report: registers of a thread, and bytes
-/// of a thread's spills and of a block's static shared memory, the greatest of each.
-pub fn resources(log: &str) -> BTreeMap<String, Number> {
+/// Resources of those of a cubin's kernels that have these symbols, or of all where none has, out
+/// of the assembler's report: registers of a thread, and bytes of a thread's spills and of a
+/// block's static shared memory, the greatest of each.
+pub fn resources(log: &str, symbols: &BTreeMap<String, String>) -> BTreeMap<String, Number> {
+    let kernels = log.split("Compiling entry function '").skip(1);
+    let is_meant = |kernel: &&str| {
+        let name = kernel.split('\'').next().unwrap_or_default();
+        symbols.values().any(|symbol| symbol == name)
+    };
+    let meant: Vec<&str> = kernels.filter(is_meant).collect();
+    let reports = if meant.is_empty() { vec![log] } else { meant };
     let greatest = |before_unit: &str| {
-        let counts = log.match_indices(before_unit).filter_map(|(at, _)| {
-            let digits = log[..at]
-                .rsplit(|letter: char| !letter.is_ascii_digit())
-                .next();
-            digits.and_then(|digits| digits.parse::<u64>().ok())
+        let counts = reports.iter().flat_map(|report| {
+            let places = report.match_indices(before_unit);
+            places.filter_map(|(at, _)| {
+                let digits = report[..at]
+                    .rsplit(|letter: char| !letter.is_ascii_digit())
+                    .next();
+                digits.and_then(|digits| digits.parse::<u64>().ok())
+            })
         });
         counts.max()
     };
@@ -383,7 +394,8 @@ mod tests {
             assert_eq!(first.cubin, again.cubin);
             // On a machine with a driver NVRTC would remember the second: then nothing is reported.
             for log in [first.log, again.log] {
-                assert!(resources(&log).contains_key("registers"), "{log}");
+                let found = resources(&log, &BTreeMap::new());
+                assert!(found.contains_key("registers"), "{log}");
             }
         }
     }
@@ -442,6 +454,7 @@ mod tests {
                    ptxas info    : Function properties for f\n    \
                    24 bytes stack frame, 16 bytes spill stores, 8 bytes spill loads\n\
                    ptxas info    : Used 40 registers, used 0 barriers, 512 bytes smem\n\
+                   ptxas info    : Compiling entry function 'g' for 'sm_80'\n\
                    ptxas info    : Used 12 registers, used 0 barriers\n";
         let expected = [
             ("registers", 40u64),
@@ -450,7 +463,12 @@ mod tests {
             ("static_shared_bytes", 512),
         ];
         let expected = expected.map(|(name, count)| (name.to_owned(), Number::from(count)));
-        assert_eq!(resources(log), expected.into());
-        assert!(resources("").is_empty());
+        let symbol = |name: &str| [("entry".to_owned(), name.to_owned())].into();
+        for symbols in [BTreeMap::new(), symbol("f"), symbol("h")] {
+            assert_eq!(resources(log, &symbols), expected.clone().into());
+        }
+        let of_other = [("registers".to_owned(), Number::from(12u64))];
+        assert_eq!(resources(log, &symbol("g")), of_other.into());
+        assert!(resources("", &BTreeMap::new()).is_empty());
     }
 }

@@ -193,7 +193,7 @@ fn cuda_kernels_compile_without_spills() {
     for (name, source) in cuda_sources().into_values() {
         let compiled = nvrtc.compile(&source, "sm_90a", &Bounds::within(Duration::from_secs(120)));
         let compiled = compiled.unwrap_or_else(|error| panic!("{name}: {error}"));
-        let resources = resources(&compiled.log);
+        let resources = resources(&compiled.log, &BTreeMap::new());
         let spilled = resources["spill_store_bytes"].as_u64();
         assert_eq!(spilled, Some(0), "{name}: {resources:?}");
         assert!(

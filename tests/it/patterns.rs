@@ -268,7 +268,7 @@ fn kernels_of_attention_compile_without_spills() {
                 for source in program.unwrap().compiled() {
                     let bounds = Bounds::within(Duration::from_secs(120));
                     let log = nvrtc.compile(source, arch, &bounds).unwrap().log;
-                    let spilled = resources(&log)["spill_store_bytes"].as_u64();
+                    let spilled = resources(&log, &BTreeMap::new())["spill_store_bytes"].as_u64();
                     let most = if source.title().contains("mma") {
                         most
                     } else {
@@ -483,7 +483,8 @@ fn kernels_of_bodies_compile_without_spills() {
                 let compiled =
                     nvrtc.compile(source, arch, &Bounds::within(Duration::from_secs(120)));
                 let log = compiled.unwrap().log;
-                let is_spilled = resources(&log)["spill_store_bytes"].as_u64() != Some(0);
+                let is_spilled =
+                    resources(&log, &BTreeMap::new())["spill_store_bytes"].as_u64() != Some(0);
                 let is_clean = !is_spilled && !log.contains("warning");
                 assert!(is_clean, "{words}: {}: {log}", source.title());
             }

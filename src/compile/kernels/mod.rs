@@ -78,10 +78,10 @@ pub fn resources_in_words(resources: &BTreeMap<String, Number>) -> Option<String
 }
 
 /// Resources in a compiler's log. The logs of C compilers have none.
-fn resources(language: Language, log: &str) -> BTreeMap<String, Number> {
+fn resources(language: Language, made: &Made) -> BTreeMap<String, Number> {
     match language {
         Language::C => BTreeMap::new(),
-        Language::Cuda => nvrtc::resources(log),
+        Language::Cuda => nvrtc::resources(&made.log, &made.symbols),
     }
 }
 
@@ -313,6 +313,7 @@ impl Kernels<'_> {
     }
 
     fn built(&self, source: &KernelSource, key: &Key, made: Made) -> Built {
+        let resources = resources(source.language, &made);
         Built {
             artifact: Artifact {
                 key: key_text(key),
@@ -324,7 +325,7 @@ impl Kernels<'_> {
             compiled_at_ns: now_ns(),
             read_ns: None,
             compiler: self.toolchain.describe(source.language),
-            resources: resources(source.language, &made.log),
+            resources,
             warning: None,
             is_foreign: false,
         }
@@ -349,7 +350,7 @@ impl Kernels<'_> {
             compiler: self.toolchain.describe(source.language),
             compile_ns: made.compile_ns,
             created_ns: 0,
-            resources: resources(source.language, log),
+            resources: resources(source.language, made),
             symbols: made.symbols.clone(),
             log_tail: log[start..].to_owned(),
             key_fields: Vec::new(),

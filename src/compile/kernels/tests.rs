@@ -160,7 +160,11 @@ fn what_an_assembler_reports_is_said() {
     let log = |spilled: u32| {
         format!("0 bytes stack frame, {spilled} bytes spill stores\nUsed 40 registers")
     };
-    let words = |language, spilled| resources_in_words(&resources(language, &log(spilled)));
+    let made = |log| Made {
+        log,
+        ..Made::default()
+    };
+    let words = |language, spilled| resources_in_words(&resources(language, &made(log(spilled))));
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(words(Language::Cuda, 0), some("40 registers"));
     assert_eq!(
