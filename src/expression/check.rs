@@ -253,13 +253,33 @@ impl Checker<'_> {
             } else if op.is_equality() {
                 self.spell(left, &mut second);
                 self.spell(right, &mut first);
-                let named = [(left, a), (right, b)].into_iter();
-                if { named }.any(|(node, kind)| kind == Kind::Float && has_name(node)) {
+                let sides = [(left, a), (right, b)];
+                // A quotient of whole numbers may well be a whole number.
+                let is_whole = sides.iter().all(|(node, kind)| {
+                    *kind == Kind::Int || !self.has_name(node, |kind| kind == Kind::Float)
+                });
+                let is_ratio = is_whole && a != b;
+                let named = |(node, kind): &(&Node<String>, Kind)| {
+                    *kind == Kind::Float && self.has_name(node, |_| true)
+                };
+                if !is_ratio && sides.iter().any(named) {
                     self.float_equalities.push(span.clone());
                 }
             }
         }
         (Op::Binary(op, Box::new(first), Box::new(second)), kind)
+    }
+
+    /// Whether a node has a name of such a kind.
+    fn has_name(&self, node: &Node<String>, is_meant: impl Fn(Kind) -> bool) -> bool {
+        let mut found = false;
+        node.names(&mut |name, _| {
+            found |= self
+                .scope
+                .find(name)
+                .is_none_or(|(_, known)| is_meant(known.kind));
+        });
+        found
     }
 
     /// Spells the literal `word` as the name `of`, which it is compared with, spells its words.
@@ -359,10 +379,4 @@ impl Checker<'_> {
         }
         (Op::Call(function, checked), kind)
     }
-}
-
-fn has_name(node: &Node<String>) -> bool {
-    let mut found = false;
-    node.names(&mut |_, _| found = true);
-    found
 }

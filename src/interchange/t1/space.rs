@@ -25,12 +25,13 @@ pub(super) fn space(out: &mut String, space: &Space, tuned: &[(String, Vec<Objec
     }
     out.push_str(" }\nrequire  = [\n");
     for condition in &space.conditions {
-        let objection = match Tree::parse(&condition.expression) {
-            Ok(tree) => objection(tree, tuned),
-            Err(error) => Some(error.message),
-        };
-        let _ = match objection {
-            None => writeln!(out, "    {},", string(&condition.expression)),
+        let text = &condition.expression;
+        let by_truth = with_truth_values(text, tuned);
+        let _ = match objection(text, tuned) {
+            None => writeln!(out, "    {},", string(text)),
+            Some(_) if objection(&by_truth, tuned).is_none() => {
+                writeln!(out, "    {},", string(&by_truth))
+            }
             Some(why) => {
                 let left_out = in_comment(&format!("{why}: {}", condition.expression));
                 writeln!(out, "    # ? left out, {left_out}")
@@ -44,8 +45,38 @@ pub(super) fn space(out: &mut String, space: &Space, tuned: &[(String, Vec<Objec
     }
 }
 
+/// A condition with names of true and false compared with 1, which macros of kernels have.
+fn with_truth_values(text: &str, tuned: &[(String, Vec<Object>)]) -> String {
+    let is_truth = |word: &str| {
+        let mut named = tuned.iter().filter(|(name, _)| name == word);
+        named.any(|(_, values)| values.iter().all(|value| matches!(value, Object::Bool(_))))
+    };
+    let is_in_word = |c: char| c == '_' || c.is_alphanumeric();
+    let mut found = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let end = match is_in_word(first) {
+            true => rest.find(|c| !is_in_word(c)).unwrap_or(rest.len()),
+            false => first.len_utf8(),
+        };
+        let (word, behind) = rest.split_at(end);
+        match is_truth(word) {
+            true => {
+                let _ = write!(found, "({word} == 1)");
+            }
+            false => found.push_str(word),
+        }
+        rest = behind;
+    }
+    found
+}
+
 /// Why a condition over tuned values is none, if it is not.
-fn objection(tree: Tree, tuned: &[(String, Vec<Object>)]) -> Option<String> {
+fn objection(text: &str, tuned: &[(String, Vec<Object>)]) -> Option<String> {
+    let tree = match Tree::parse(text) {
+        Ok(tree) => tree,
+        Err(error) => return Some(error.message),
+    };
     let kind = |values: &[Object]| match values.first() {
         Some(Object::Float(_)) => Kind::Float,
         Some(Object::Text(_)) => Kind::Text,
