@@ -37,6 +37,8 @@ mod grid;
 mod run;
 /// What runs say in the end.
 mod answer;
+/// What people tripped over.
+mod cases;
 /// Runs that several processes share, and Slurm.
 mod cluster;
 /// Bad surroundings: disks, folders, journals and manifests that are not as they should be.
