@@ -21,7 +21,7 @@ const LINE_BUDGETS: [(&str, usize); 6] = [
     ("kernels/compiler/src", 31_700),
     ("kernels/workloads/src", 19_200),
     ("cache/src", 6200),
-    ("tests/it", 28_350),
+    ("tests/it", 28_900),
 ];
 
 /// Private words for things that the field has names for, and these names.
