@@ -48,9 +48,12 @@ pub struct Sources {
     /// Sources in Python, by the main file and the folders of modules.
     python: BTreeMap<(PathBuf, Vec<PathBuf>), Result<PythonFiles, String>>,
     /// Modules in folders of the user, by name and folders; none where they are in none of them.
-    modules: BTreeMap<(String, Vec<PathBuf>), Option<Result<PythonFiles, String>>>,
+    modules: BTreeMap<(String, Vec<PathBuf>), Option<ReadFiles>>,
     pub(super) environment: BTreeMap<String, String>,
 }
+
+/// The files of a source in Python, or why they can't be read.
+type ReadFiles = Result<PythonFiles, String>;
 
 /// A file that a manifest names, without its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,11 +165,7 @@ impl Sources {
     }
 
     /// A module of this name in one of these folders, if it was looked for and is there.
-    pub(super) fn module(
-        &self,
-        name: &str,
-        folders: &[PathBuf],
-    ) -> Option<&Result<PythonFiles, String>> {
+    pub(super) fn module(&self, name: &str, folders: &[PathBuf]) -> Option<&ReadFiles> {
         let found = self.modules.get(&(name.to_owned(), folders.to_vec()));
         found.and_then(Option::as_ref)
     }

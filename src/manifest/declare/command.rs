@@ -89,15 +89,21 @@ pub(super) fn command(
         time: time?,
         check: optional(check)?,
     };
-    if let Some(at) =
-        stdout_at.filter(|_| !declaration.keeps_stdout() && declaration.reads_stdout())
-    {
+    match stdout_at {
+        Some(at) if !is_stdout_there(cx, at, &declaration) => None,
+        _ => Some(declaration),
+    }
+}
+
+/// Whether standard output goes to a file where it is read; a mistake is reported.
+fn is_stdout_there(cx: &mut Context<'_>, at: At, declaration: &CommandDeclaration) -> bool {
+    let is_there = declaration.keeps_stdout() || !declaration.reads_stdout();
+    if !is_there {
         let message = "a metric or the check reads standard output, which goes nowhere";
         cx.report(Code::Conflict, at, message)
             .help("`stdout = \"file\"`");
-        return None;
     }
-    Some(declaration)
+    is_there
 }
 
 fn stdout_of(cx: &mut Context<'_>, node: &Node) -> Option<StandardOutput> {

@@ -3,7 +3,7 @@
 use super::super::judgement::{ErrorSums, judge, judge_by_sums};
 use super::super::line::{Lines, line, scale_line};
 use super::super::{AxisNoise, Noise, Spread, events_in_slice, name_of, name_of_own_error};
-use super::super::{name_of_tight, sums::SliceSums};
+use super::super::{let_events_lie_anywhere, name_of_tight, sums::SliceSums};
 use crate::check::{Metric, TensorCheck};
 use crate::rounding::UNIT_ROUNDOFF;
 use crate::tensor::{Tensor, Tensors};
@@ -248,4 +248,26 @@ fn events_of_slices_follow_from_how_their_sums_differ() {
     assert!(events_in_slice(&squares(4, 6.0, 4.0), 0, 1e3).is_infinite());
     // Fewer than sixteen pairs tell nothing.
     assert!(events_in_slice(&squares(3, 3.0, 1.0), 0, 1e3).is_infinite());
+}
+
+#[test]
+fn a_whole_has_no_more_degrees_of_freedom_than_events() {
+    let sums = |held: f64| SliceSums {
+        elements: 160,
+        whole: 9.0,
+        axes: vec![vec![held; 16]],
+    };
+    let mut axes = [AxisNoise {
+        mean_squares: vec![0.5; 16],
+        freedoms: vec![1e3; 16],
+    }];
+    let whole = Noise {
+        freedom: 1e3,
+        mean_square: 0.25,
+    };
+    // Three events in each of sixteen slices, any of which may hold the noise of all.
+    let whole = let_events_lie_anywhere(&[sums(3.0), sums(1.0)], whole, &mut axes);
+    assert!((whole.freedom - 48.0).abs() < 1e-9, "{whole:?}");
+    assert_eq!(axes[0].mean_squares, [4.0; 16]);
+    assert_eq!(axes[0].freedoms, [whole.freedom; 16]);
 }
