@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use flate2::read::MultiGzDecoder;
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
@@ -76,6 +77,33 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// Those of the file system, or that it is no regular file, or no text.
 pub fn read_to_string(path: &Path) -> io::Result<String> {
     io::read_to_string(open(path)?)
+}
+
+/// The most bytes of a text that a packed file is unpacked to.
+const MOST_UNPACKED_BYTES: u64 = 1 << 30;
+
+/// The text of a file, which may be packed by gzip.
+///
+/// # Errors
+/// As [`read_to_string`], or that it is damaged, or larger than 1 GiB unpacked.
+pub fn read_packed(path: &Path) -> io::Result<String> {
+    let bytes = read(path)?;
+    if !bytes.starts_with(&[0x1f, 0x8b]) {
+        return String::from_utf8(bytes).map_err(|error| invalid(error.utf8_error()));
+    }
+    let mut text = String::new();
+    let unpacked = MultiGzDecoder::new(&bytes[..]);
+    unpacked
+        .take(MOST_UNPACKED_BYTES + 1)
+        .read_to_string(&mut text)?;
+    match text.len() as u64 <= MOST_UNPACKED_BYTES {
+        true => Ok(text),
+        false => Err(invalid("it is larger than 1 GiB unpacked")),
+    }
+}
+
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 /// Whether a file's first bytes are not those of a text. One that can't be read is none.
@@ -233,6 +261,9 @@ pub fn write_beside_cache(path: &Path, bytes: &[u8]) -> io::Result<()> {
 mod tests {
     use std::process::Command;
 
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
     use super::*;
 
     #[test]
@@ -293,5 +324,27 @@ mod tests {
         std::os::unix::fs::symlink(&precious, &temporary).unwrap();
         write(&path, b"a third page").unwrap_err();
         assert_eq!(fs::read(&precious).unwrap(), b"kept");
+    }
+
+    #[test]
+    fn packed_texts_are_read_and_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        let pack = |bytes: &[u8]| {
+            let file = File::create(&path).unwrap();
+            let mut packed = GzEncoder::new(file, Compression::fast());
+            packed.write_all(bytes).unwrap();
+            packed.finish().unwrap();
+            read_packed(&path)
+        };
+        assert_eq!(pack(b"one").unwrap(), "one");
+        assert!(pack(&[0xff, 0xfe]).is_err());
+        let damaged = fs::read(&path).unwrap();
+        fs::write(&path, &damaged[..damaged.len() - 1]).unwrap();
+        assert!(read_packed(&path).is_err());
+        fs::write(&path, "two").unwrap();
+        assert_eq!(read_packed(&path).unwrap(), "two");
+        fs::write(&path, [0xff]).unwrap();
+        assert!(read_packed(&path).is_err());
     }
 }

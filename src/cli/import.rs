@@ -1,5 +1,6 @@
 //! `sweeper import`: manifests and results from files of other tools.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -71,9 +72,10 @@ impl FilesArgs {
             screen.error(&format!("{}: {error}", path.display()));
             Exit::Files
         };
-        let mut paths = Vec::new();
+        let (mut paths, mut seen) = (Vec::new(), BTreeSet::new());
         for path in &self.paths {
-            files_below(path, endings, &mut paths).map_err(|error| unread(path, &error))?;
+            files_below(path, endings, &mut seen, &mut paths)
+                .map_err(|error| unread(path, &error))?;
         }
         let texts = paths.into_iter().map(|path| {
             let text = files::read_to_string(&path).map_err(|error| unread(&path, &error))?;
@@ -90,9 +92,18 @@ impl FilesArgs {
 }
 
 /// Adds a file, or all files with one of these endings below a folder, in the order of their paths.
-fn files_below(path: &Path, endings: &[&str], found: &mut Vec<PathBuf>) -> io::Result<()> {
+/// Links may lead back to a folder that was seen before.
+fn files_below(
+    path: &Path,
+    endings: &[&str],
+    seen: &mut BTreeSet<PathBuf>,
+    found: &mut Vec<PathBuf>,
+) -> io::Result<()> {
     if !path.is_dir() {
         found.push(path.to_owned());
+        return Ok(());
+    }
+    if !seen.insert(path.canonicalize()?) {
         return Ok(());
     }
     let entries = fs::read_dir(path)?;
@@ -102,7 +113,7 @@ fn files_below(path: &Path, endings: &[&str], found: &mut Vec<PathBuf>) -> io::R
     for entry in entries {
         let ending = entry.extension().and_then(|ending| ending.to_str());
         if entry.is_dir() || ending.is_some_and(|ending| endings.contains(&ending)) {
-            files_below(&entry, endings, found)?;
+            files_below(&entry, endings, seen, found)?;
         }
     }
     Ok(())
@@ -116,7 +127,7 @@ pub fn import(verb: &ImportVerb, screen: &Screen) -> Exit {
         ImportVerb::Flashinfer(args) => return import_flashinfer(args, screen),
     };
     let shown = args.file.display();
-    let text = match files::read_to_string(&args.file) {
+    let text = match files::read_packed(&args.file) {
         Ok(text) => text,
         Err(error) => {
             screen.error(&format!("{shown}: {error}"));
@@ -131,8 +142,9 @@ pub fn import(verb: &ImportVerb, screen: &Screen) -> Exit {
 
 /// Writes the tables of results.
 fn import_results(args: &ImportArgs, text: &str, screen: &Screen) -> Exit {
-    let name = args.file.file_stem().unwrap_or_default().to_string_lossy();
-    let rows = match t4::rows(text, &name) {
+    let name = args.file.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.trim_end_matches(".gz").trim_end_matches(".json");
+    let rows = match t4::rows(text, name) {
         Ok(rows) => rows,
         Err(reason) => {
             screen.error(&format!("{}: {reason}", args.file.display()));
