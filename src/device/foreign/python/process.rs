@@ -20,7 +20,7 @@ use crate::row::outcome::Status;
 const BOOTSTRAP: &str = include_str!("child/bootstrap.py");
 
 /// The modules, by name.
-const MODULES: [(&str, &str); 38] = [
+const MODULES: [(&str, &str); 39] = [
     ("main", include_str!("child/main.py")),
     ("frames", include_str!("child/frames.py")),
     ("faults", include_str!("child/faults.py")),
@@ -49,6 +49,7 @@ const MODULES: [(&str, &str); 38] = [
     ("rounding_jaxprs", include_str!("child/rounding_jaxprs.py")),
     ("spread", include_str!("child/spread.py")),
     ("unlisted", include_str!("child/unlisted.py")),
+    ("footprint", include_str!("child/footprint.py")),
     ("compiled", include_str!("child/compiled.py")),
     ("imports", include_str!("child/imports.py")),
     ("caches", include_str!("child/caches.py")),

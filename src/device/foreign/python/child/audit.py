@@ -18,13 +18,13 @@ system are mapped again, in the call. Which kind of call that hits is a matter o
 it may hit those on other inputs alone. Where it does, free memory is given back before every call.
 """
 
-import ctypes
 import random
 import resource
 from time import sleep
 
 from . import faults, handover, tensors
 from .arrays import same_bits
+from .footprint import trim
 
 # Inputs of earlier calls are kept, so that an allocator hands out no address again, and an object
 # made later is never taken for one of them. Of arrays larger than this together, there are few tries.
@@ -168,12 +168,6 @@ class Unseen(Run):
 def page_faults():
     """Page faults of this process so far, without those that read a disk."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-
-def trim():
-    """Gives memory that is free back to the system; whether the allocator can do that."""
-    give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    return give_back is not None and bool(give_back(0))
 
 
 def refuse_late_work(program, clock):

@@ -10,7 +10,7 @@ import sys
 import threading
 from time import perf_counter_ns
 
-from . import audit, caches, compiled, examine, faults, generate, handover, judge, sources, tensors, unlisted
+from . import audit, caches, compiled, examine, faults, footprint, generate, handover, judge, sources, tensors, unlisted
 from .arrays import FRAMEWORKS
 from .autotuned import WATCH
 from .frames import Frames
@@ -109,6 +109,7 @@ class Server:
             first_ns = perf_counter_ns() - start
         autotuned = WATCH.texts()
         program.peak_bytes = memory and memory.peak_bytes
+        program.first_ns = first_ns
         for name, array in program.arrays().items():
             program.refuse_others(name, array)
         self.programs[request["id"]] = program
@@ -315,18 +316,36 @@ class Server:
         if peak is None:
             resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             held = sum(tensor.array.nbytes for tensor in self.inputs.values())
-            peak = (held + program_bytes(program), resident)
+            given, returned = (output_bytes(program, is_given) for is_given in (True, False))
+            peak = (held + given + max(returned, growth_bytes(program)), resident)
         return {"allocated": program.peak_bytes or peak[0], "reserved": peak[1]}
 
 
-def program_bytes(program):
-    """Bytes of a program's outputs."""
+def growth_bytes(program):
+    """How much a process grows in a call of a program."""
+    if program.first_ns > footprint.LONGEST_NS:
+        return 0
+
+    def call():
+        program.call()
+        program.framework.synchronize()
+
+    program.results = None
+    program.restore()
+    grown = footprint.growth_bytes(call)
+    program.results = None
+    return grown
+
+
+def output_bytes(program, is_given):
+    """Bytes of a program's outputs, of those that it is given or of those that it returns."""
     total = 0
     for output in program.outputs.values():
-        elements = 1
-        for extent in output["shape"]:
-            elements *= extent
-        total += elements * tensors.numpy.dtype(tensors.DTYPES[output["dtype"]][1]).itemsize
+        if bool(output["passed"]) == is_given:
+            elements = 1
+            for extent in output["shape"]:
+                elements *= extent
+            total += elements * tensors.numpy.dtype(tensors.DTYPES[output["dtype"]][1]).itemsize
     return total
 
 

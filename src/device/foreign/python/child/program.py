@@ -54,6 +54,8 @@ class Program:
         self.audit = None
         # Whether its launches are one CUDA graph.
         self.as_graph = False
+        # How long its first call took.
+        self.first_ns = 0.0
         # The most memory of its first call, where the library counts none itself.
         self.peak_bytes = None
         # The library's count when its results were last read, and what is left of them for others.
