@@ -21,10 +21,10 @@ def growth_bytes(call):
             # The most that it held so far is what it holds now.
             file.write("5")
         before = status_bytes("VmRSS:")
-        call()
-        return max(0, status_bytes("VmHWM:") - before)
     except OSError:
         return 0
+    call()
+    return max(0, status_bytes("VmHWM:") - before)
 
 
 def status_bytes(key):
