@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import importlib
+import math
 import os
 import platform
 import resource
@@ -339,14 +340,9 @@ def growth_bytes(program):
 
 def output_bytes(program, is_given):
     """Bytes of a program's outputs, of those that it is given or of those that it returns."""
-    total = 0
-    for output in program.outputs.values():
-        if bool(output["passed"]) == is_given:
-            elements = 1
-            for extent in output["shape"]:
-                elements *= extent
-            total += elements * tensors.numpy.dtype(tensors.DTYPES[output["dtype"]][1]).itemsize
-    return total
+    held = (output for output in program.outputs.values() if bool(output["passed"]) == is_given)
+    return sum(math.prod(output["shape"]) * tensors.numpy.dtype(tensors.DTYPES[output["dtype"]][1]).itemsize
+               for output in held)
 
 
 def wake_gpu():

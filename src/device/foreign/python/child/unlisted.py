@@ -35,7 +35,7 @@ class Unlisted:
         installed packages, whose versions are part of the identity, and made ones are none."""
         listed = {os.path.abspath(file) for file in texts}
         new = {file for file in loaded() - before - listed if not is_installed(file)}
-        for name, module in list(sys.modules.items()):
+        for name, module in list(sys.modules.items()) if new else ():
             file = getattr(module, "__file__", None)
             if isinstance(file, str) and os.path.abspath(file) in new:
                 self.names[os.path.abspath(file)] = name.rpartition(".")[2]
