@@ -251,6 +251,33 @@ mod tests {
         assert_eq!(places_of(&shape, outer_axes(&shape)), 36);
     }
 
+    /// A tile is as many of the last axes as have no more elements than it holds.
+    #[test]
+    fn a_tile_is_filled_by_whole_axes() {
+        assert_eq!(outer_axes(&[3, 64, 64]), 1);
+        assert_eq!(outer_axes(&[3, 64, 65]), 2);
+        assert_eq!(outer_axes(&[9, 1, 4100, 2]), 3);
+        assert_eq!(outer_axes(&[3, 5, 7]), 0);
+    }
+
+    #[test]
+    fn roots_are_of_the_mean_of_each_slice() {
+        let sums = SliceSums {
+            elements: 8,
+            whole: 72.0,
+            axes: vec![vec![4.0, 64.0], vec![16.0, 36.0, 0.0, 1.0]],
+        };
+        let half = 0.5_f64.sqrt();
+        let expected = [3.0, 1.0, 4.0, 8.0_f64.sqrt(), 18.0_f64.sqrt(), 0.0, half];
+        assert_eq!(sums.root_mean_squares(), expected);
+        let empty = SliceSums {
+            elements: 0,
+            whole: 0.0,
+            axes: vec![vec![]],
+        };
+        assert_eq!(empty.root_mean_squares(), [0.0]);
+    }
+
     #[test]
     fn every_slice_has_the_sum_of_its_elements() {
         for shape in SHAPES {

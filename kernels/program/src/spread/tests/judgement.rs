@@ -73,6 +73,9 @@ fn a_whole_tensor_is_held_against_its_noise_and_its_references_error() {
     let found = judged(&WHOLE, whole(0.0, 36.0, 4.0), &noise, &[]);
     assert_is(&found, Metric::RelativeL2, 3.0, bound * 1.5, Some(2.0));
     assert_eq!(found.notices, Some(found.tolerance));
+    // An answer of zeros has no scale that could be off.
+    let found = judged(&WHOLE, whole(1.0, 36.0, 0.0), &noise, &[]);
+    assert_is(&found, Metric::RelativeL2, 2.0, bound, Some(2.0));
     // A reference that is off by twice the noise, in the judged format.
     let own = 6.0 / 5.0_f64.sqrt();
     let far = 10.0 * bound;
