@@ -12,6 +12,7 @@ use super::{
     Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, RunsPrograms,
     Sample, UnseenRun,
 };
+use crate::hardware::clocks::Clocks;
 use crate::row::outcome::Checked;
 
 /// A device, and the time that it spends on programs.
@@ -53,6 +54,10 @@ impl Device for BusyTimeDevice<'_> {
 
     fn clock_resolution_ns(&self) -> f64 {
         self.device.clock_resolution_ns()
+    }
+
+    fn clocks(&mut self) -> Option<Clocks> {
+        self.device.clocks()
     }
 
     fn bind(&mut self, inputs: &Tensors) -> Result<(), DeviceError> {
@@ -163,6 +168,22 @@ impl RunsPrograms for BusyTimeDevice<'_> {
         read: Reading<'_>,
     ) -> Result<Option<UnseenRun>, DeviceError> {
         self.device.run_unseen(program, inputs, read)
+    }
+
+    fn calls_together(&self, program: Prepared) -> usize {
+        self.device.calls_together(program)
+    }
+
+    fn run_together(
+        &mut self,
+        program: Prepared,
+        inputs: &[&Tensors],
+        read: Reading<'_>,
+    ) -> Result<Vec<UnseenRun>, DeviceError> {
+        let start = Instant::now();
+        let runs = self.device.run_together(program, inputs, read);
+        self.running += start.elapsed();
+        runs
     }
 
     fn run_known(&mut self, program: Prepared, given: &Tensors) -> Result<f64, DeviceError> {

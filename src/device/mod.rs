@@ -185,6 +185,8 @@ pub struct UnseenRun {
     pub elapsed_ns: f64,
     /// There is memory for more such inputs.
     pub has_room: bool,
+    /// Some of the host's time may be in it, although the device has a clock of its own.
+    pub is_ungated: bool,
 }
 
 /// Runs programs that it has prepared.
@@ -312,7 +314,30 @@ pub trait RunsPrograms {
             outputs: self.outputs(program, read)?,
             elapsed_ns,
             has_room: true,
+            is_ungated: false,
         }))
+    }
+
+    /// How many calls on unseen inputs are to be made together, so that they last long enough.
+    fn calls_together(&self, _program: Prepared) -> usize {
+        1
+    }
+
+    /// As [`run_unseen`](Self::run_unseen), on each of several inputs.
+    ///
+    /// # Errors
+    /// Those of [`run_unseen`](Self::run_unseen); a program that can't be run on unseen inputs.
+    fn run_together(
+        &mut self,
+        program: Prepared,
+        inputs: &[&Tensors],
+        read: Reading<'_>,
+    ) -> Result<Vec<UnseenRun>, DeviceError> {
+        let each = inputs.iter().map(|inputs| {
+            let run = self.run_unseen(program, inputs, read)?;
+            run.ok_or_else(|| DeviceError::Launch("it takes no inputs but its own".to_owned()))
+        });
+        each.collect()
     }
 
     /// Runs a program once on the `given` inputs, which it knows, and with its results of them in

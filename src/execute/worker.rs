@@ -299,7 +299,8 @@ pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
             let device = Cuda::open(request.ordinal, request.cache)?;
             let unit = device.identity().unit.clone();
             foreign_oracle::use_gpu(device.identity());
-            (Box::new(device), Place::Cuda { unit })
+            let ordinal = request.ordinal;
+            (Box::new(device), Place::Cuda { unit, ordinal })
         }
     };
     // The main process loses its patience later, so that a function that hangs costs its point

@@ -144,7 +144,7 @@ impl Reader {
 }
 
 /// Memory that is no part of the pool, whose marks are the program's.
-struct Stretch {
+pub struct Stretch {
     address: sys::CUdeviceptr,
     bytes: usize,
     /// The context that it was allocated in.
@@ -152,16 +152,30 @@ struct Stretch {
 }
 
 impl Stretch {
+    /// So many bytes, which no stream orders and other processes may open.
+    ///
+    /// # Errors
+    /// The driver's; the device may be full.
     #[expect(unsafe_code, reason = "a call of the driver")]
-    fn new(context: &Rc<Context>, bytes: usize) -> Result<Self, Fault> {
+    pub fn new(context: &Rc<Context>, bytes: usize) -> Result<Self, Fault> {
         // SAFETY: a context is current, `context` sees to that; contents are written before use.
         let address =
-            unsafe { result::malloc_sync(bytes) }.during("allocating what flushes the cache")?;
+            unsafe { result::malloc_sync(bytes) }.during("allocating memory of the device")?;
         Ok(Stretch {
             address,
             bytes,
             _context: Rc::clone(context),
         })
+    }
+
+    /// The address of its first byte, on the device.
+    pub fn address(&self) -> sys::CUdeviceptr {
+        self.address
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     #[expect(unsafe_code, reason = "a call of the driver")]

@@ -259,6 +259,21 @@ impl RunsPrograms for WithRunners {
         runner.run_unseen(program, inputs, read)
     }
 
+    fn calls_together(&self, program: Prepared) -> usize {
+        let (runner, program) = self.place(program);
+        runner.calls_together(program)
+    }
+
+    fn run_together(
+        &mut self,
+        program: Prepared,
+        inputs: &[&Tensors],
+        read: Reading<'_>,
+    ) -> Result<Vec<UnseenRun>, DeviceError> {
+        let (runner, program) = self.place_mut(program);
+        runner.run_together(program, inputs, read)
+    }
+
     fn run_known(&mut self, program: Prepared, given: &Tensors) -> Result<f64, DeviceError> {
         let (runner, program) = self.place_mut(program);
         runner.run_known(program, given)

@@ -11,9 +11,7 @@ use seccompiler::{
 };
 
 /// Calls by which a process reaches others, the network, other processors or the system itself.
-const REFUSED: [libc::c_long; 62] = [
-    // The network. `socketpair` stays.
-    libc::SYS_socket,
+const REFUSED: [libc::c_long; 61] = [
     // Memory and descriptors of other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -84,6 +82,10 @@ const REFUSED: [libc::c_long; 62] = [
     libc::SYS_setdomainname,
 ];
 
+/// Kinds of sockets, in the bits of [`KIND`] of what `socket` is asked for.
+const KIND: u64 = 0xF;
+const KINDS: std::ops::Range<u64> = 0..KIND + 1;
+
 /// Signals to other processes. To a thread of the own process there is `tgkill`.
 const SIGNALS: [libc::c_long; 4] = [
     libc::SYS_kill,
@@ -107,14 +109,15 @@ const NAMESPACES: [libc::c_int; 7] = [
 const X32: libc::c_long = 0x4000_0000;
 
 /// The filters of a sandbox.
-pub(super) struct Filters([BpfProgram; 2]);
+pub(super) struct Filters([BpfProgram; 3]);
 
 impl Filters {
-    /// Filters that refuse signals to other processes as well, where Landlock does not.
+    /// Filters that refuse signals to other processes as well, where Landlock does not, and let a
+    /// driver of GPUs start.
     ///
     /// # Errors
     /// A filter that can't be made for this processor.
-    pub(super) fn new(landlock_has_signals: bool) -> Result<Self, BackendError> {
+    pub(super) fn new(landlock_has_signals: bool, has_gpus: bool) -> Result<Self, BackendError> {
         let mut refused: BTreeMap<libc::c_long, Vec<SeccompRule>> = BTreeMap::new();
         let signals = SIGNALS.iter().filter(|_| !landlock_has_signals);
         refused.extend(
@@ -129,12 +132,20 @@ impl Filters {
             let flags = SeccompCondition::new(0, SeccompCmpArgLen::Qword, is_asked, flag)?;
             SeccompRule::new(vec![flags])
         });
+        // `socketpair` stays.
+        let sockets = match has_gpus {
+            true => other_sockets()?,
+            false => Vec::new(),
+        };
+        refused.insert(libc::SYS_socket, sockets);
         refused.insert(libc::SYS_clone, namespaces.collect::<Result<_, _>>()?);
         // Its flags are in memory, which a filter can't read. C libraries fall back on `clone`.
         let hidden = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+        let nobody = BTreeMap::from([(libc::SYS_connect, Vec::new())]);
         Ok(Filters([
             filter(refused, libc::EPERM)?,
             filter(hidden, libc::ENOSYS)?,
+            filter(nobody, libc::ECONNREFUSED)?,
         ]))
     }
 
@@ -145,6 +156,19 @@ impl Filters {
         }
         Ok(())
     }
+}
+
+/// Rules for all sockets but those of this machine that carry packets over a connection: NVIDIA's
+/// driver does not start without one. It looks for a server, and finds none that answers.
+fn other_sockets() -> Result<Vec<SeccompRule>, BackendError> {
+    let has = |argument, operation, value| {
+        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)?;
+        SeccompRule::new(vec![condition])
+    };
+    let domain = has(0, SeccompCmpOp::Ne, libc::AF_UNIX as u64);
+    let others = KINDS.filter(|&kind| kind != libc::SOCK_SEQPACKET as u64);
+    let kinds = others.map(|kind| has(1, SeccompCmpOp::MaskedEq(KIND), kind));
+    std::iter::once(domain).chain(kinds).collect()
 }
 
 fn filter(

@@ -50,6 +50,13 @@ const DEVICES: [&str; 5] = [
     "/dev/urandom",
 ];
 
+/// Folders of devices, and names of those by which processes use GPUs of NVIDIA.
+const DEVICE_FOLDER: &str = "/dev";
+const GPUS: &str = "nvidia";
+
+/// The threads of a process, which NVIDIA's driver gives names by writing them.
+const OWN_THREADS: &str = "/proc/self/task";
+
 /// The version of Landlock whose rights are asked for; a kernel that has fewer gives those.
 const WANTED: ABI = ABI::V6;
 
@@ -66,6 +73,8 @@ pub struct Sandbox {
     scratch: PathBuf,
     /// Folders that stay hidden, even if one of `reads` has them.
     hidden: Vec<PathBuf>,
+    /// Devices of GPUs that it works with.
+    gpus: Vec<PathBuf>,
 }
 
 /// What this machine's kernel gives.
@@ -101,6 +110,7 @@ impl Sandbox {
             reads: Vec::new(),
             scratch: scratch.to_owned(),
             hidden: Vec::new(),
+            gpus: Vec::new(),
         }
     }
 
@@ -116,6 +126,19 @@ impl Sandbox {
     #[must_use]
     pub fn hiding(mut self, folders: impl IntoIterator<Item = PathBuf>) -> Self {
         self.hidden.extend(folders);
+        self
+    }
+
+    /// Lets processes use this machine's GPUs.
+    #[must_use]
+    pub fn with_gpus(mut self) -> Self {
+        let entries = std::fs::read_dir(DEVICE_FOLDER).into_iter().flatten();
+        let paths = entries.flatten().map(|entry| entry.path());
+        let is_gpu = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(GPUS)
+        };
+        self.gpus.extend(paths.filter(is_gpu));
         self
     }
 
@@ -135,6 +158,7 @@ impl Sandbox {
         let read = AccessFs::from_read(WANTED);
         let all = AccessFs::from_all(WANTED);
         let devices = read | AccessFs::WriteFile | AccessFs::Truncate;
+        let gpus = devices | AccessFs::IoctlDev;
         Ok(Ruleset::default()
             .handle_access(all)?
             .handle_access(AccessNet::from_all(WANTED))?
@@ -142,6 +166,7 @@ impl Sandbox {
             .create()?
             .add_rules(path_beneath_rules(self.readable(), read))?
             .add_rules(path_beneath_rules(DEVICES, devices))?
+            .add_rules(path_beneath_rules(&self.gpus, gpus))?
             .add_rules(path_beneath_rules([&self.scratch], all))?)
     }
 
@@ -154,12 +179,16 @@ impl Sandbox {
         let grants = Grants::of_this_machine();
         let version = grants.landlock.ok_or(SandboxError::NoLandlock)?;
         let mut rules = Some(self.rules()?);
-        let filters = Filters::new(version >= SIGNALS as u32)?;
+        let has_gpus = !self.gpus.is_empty();
+        let filters = Filters::new(version >= SIGNALS as u32, has_gpus)?;
         let enter = move || {
             limit(Resource::Core, 0)?;
             limit(Resource::Fsize, MOST_FILE_BYTES)?;
             drop_capabilities()?;
-            let rules = rules.take().ok_or(io::ErrorKind::Other)?;
+            let mut rules = rules.take().ok_or(io::ErrorKind::Other)?;
+            if has_gpus {
+                rules = with_own_threads(rules).map_err(|_| io::ErrorKind::Other)?;
+            }
             let status = rules.restrict_self().map_err(|_| io::ErrorKind::Other)?;
             if status.ruleset == RulesetStatus::NotEnforced {
                 return Err(io::ErrorKind::Unsupported.into());
@@ -173,6 +202,12 @@ impl Sandbox {
         }
         Ok(())
     }
+}
+
+/// Lets this process write below the folder of its own threads, another one in each process.
+fn with_own_threads(rules: RulesetCreated) -> Result<RulesetCreated, RulesetError> {
+    let threads = path_beneath_rules([OWN_THREADS], AccessFs::WriteFile | AccessFs::Truncate);
+    rules.add_rules(threads)
 }
 
 /// Lowers a limit for good.

@@ -146,8 +146,8 @@ def page():
 def rings_early(x):
     y = np.empty_like(x)
     held = page()
-    held.words[64] = y.__array_interface__["data"][0]
-    held.words[65] = y.nbytes
+    held.words[128] = y.__array_interface__["data"][0]
+    held.words[129] = y.nbytes
     held.words[40] = held.words[32]
     y[...] = honest(x)
     return y
@@ -314,14 +314,11 @@ def exits(x):
 
 def elsewhere(x):
     """Says that its results lie where nothing does."""
-    held = page()
+    def take_left(program):
+        program.framework.place = lambda array: (4096, x.nbytes)
+        return [x]
 
-    class Nowhere:
-        @staticmethod
-        def __call__(program):
-            return [(4096, x.nbytes)]
-
-    type(held).call.__globals__["Candidate"].places = lambda program: [(4096, x.nbytes)]
+    type(page()).turn.__globals__["Candidate"].take_left = take_left
     return honest(x)
 
 

@@ -23,6 +23,7 @@ mod kernelbench;
 mod killed;
 mod parity;
 mod referee;
+mod referee_gpu;
 mod reference;
 mod rounding;
 mod state;

@@ -61,7 +61,7 @@ impl Python {
                 let variables = variables_of_cpu(processors.len(), gpu.as_deref());
                 (request, variables, None)
             }
-            Place::Cuda { unit } => {
+            Place::Cuda { unit, .. } => {
                 let page = Page::new().map_err(of_system)?;
                 let request = json!({
                     "device": "cuda",
@@ -302,7 +302,7 @@ pub(in crate::device::foreign) fn variables_of_cpu(
 }
 
 /// Variables of an interpreter whose functions run on a GPU.
-fn variables_of_gpu(unit: &str) -> Vec<(String, String)> {
+pub(in crate::device::foreign) fn variables_of_gpu(unit: &str) -> Vec<(String, String)> {
     [
         ("CUDA_VISIBLE_DEVICES", unit),
         // Libraries have thousands of kernels, of which few are launched.
@@ -314,12 +314,18 @@ fn variables_of_gpu(unit: &str) -> Vec<(String, String)> {
     .to_vec()
 }
 
+impl From<Failure> for DeviceError {
+    fn from(failure: Failure) -> Self {
+        if failure.is_from_outside {
+            return DeviceError::Interrupted(failure.reason);
+        }
+        DeviceError::Foreign {
+            status: failure.status,
+            reason: failure.reason,
+        }
+    }
+}
+
 pub(in crate::device::foreign) fn failed(failure: Failure) -> DeviceError {
-    if failure.is_from_outside {
-        return DeviceError::Interrupted(failure.reason);
-    }
-    DeviceError::Foreign {
-        status: failure.status,
-        reason: failure.reason,
-    }
+    failure.into()
 }

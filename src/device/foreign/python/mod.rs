@@ -55,6 +55,8 @@ pub enum Place {
     Cuda {
         /// The device, as `CUDA_VISIBLE_DEVICES` names it.
         unit: String,
+        /// Its number here.
+        ordinal: u32,
     },
 }
 
@@ -374,6 +376,7 @@ impl RunsPrograms for Python {
             outputs: self.outputs_of(program, &answer)?,
             elapsed_ns: answer["elapsed_ns"].as_f64().unwrap_or(f64::NAN),
             has_room: answer["has_room"].as_bool().unwrap_or(false),
+            is_ungated: answer["ungated"].as_bool().unwrap_or(false),
         }))
     }
 

@@ -20,7 +20,7 @@ use crate::row::outcome::Status;
 const BOOTSTRAP: &str = include_str!("child/bootstrap.py");
 
 /// The modules, by name.
-const MODULES: [(&str, &str); 39] = [
+const MODULES: [(&str, &str); 40] = [
     ("main", include_str!("child/main.py")),
     ("frames", include_str!("child/frames.py")),
     ("faults", include_str!("child/faults.py")),
@@ -30,6 +30,7 @@ const MODULES: [(&str, &str); 39] = [
     ("graph", include_str!("child/graph.py")),
     ("program", include_str!("child/program.py")),
     ("candidate", include_str!("child/candidate.py")),
+    ("device_page", include_str!("child/device_page.py")),
     ("autograd", include_str!("child/autograd.py")),
     ("sums", include_str!("child/sums.py")),
     ("handover", include_str!("child/handover.py")),
@@ -268,6 +269,11 @@ impl Child {
 
     fn kill(&mut self) {
         kill_group(self.process.id());
+    }
+
+    /// Ends the process, with all that it started: later requests are told of that.
+    pub(in crate::device::foreign) fn end(&mut self) {
+        self.kill();
     }
 
     /// The failure of a process that died.

@@ -9,9 +9,14 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::json;
 use std::os::fd::AsRawFd;
 
-use super::page::Page;
+use super::gpu::{ENTRY, PTX};
+use super::protocol::Shared;
+use crate::device::DeviceError;
+use crate::device::foreign::python::Place;
 use crate::device::foreign::python::caches;
-use crate::device::foreign::python::interpreters::{COMPILE_THREADS, variables_of_cpu};
+use crate::device::foreign::python::interpreters::{
+    COMPILE_THREADS, variables_of_cpu, variables_of_gpu,
+};
 use crate::device::foreign::python::process::{Child, Failure};
 use crate::device::memory;
 use crate::device::process::{die_with_parent, hand_over, keep_on};
@@ -52,6 +57,10 @@ pub(super) struct Seat<'a> {
     pub(super) modules: Vec<PathBuf>,
     /// The referee has no processor of its own.
     pub(super) yields: bool,
+    /// The device.
+    pub(super) place: &'a Place,
+    /// So many calls have tensors of their own.
+    pub(super) most_calls: usize,
 }
 
 impl Seat<'_> {
@@ -59,7 +68,8 @@ impl Seat<'_> {
     ///
     /// # Errors
     /// An interpreter that can't be started, a machine without a sandbox.
-    pub(super) fn start(&self, page: &Page) -> Result<Child, Failure> {
+    pub(super) fn start(&self, shared: &Shared) -> Result<Child, DeviceError> {
+        let page = &shared.page;
         let mut command = Command::new(self.exe);
         command.env_clear();
         for name in INHERITED {
@@ -68,34 +78,52 @@ impl Seat<'_> {
         let scratch = self.scratch.to_string_lossy().into_owned();
         let own =
             ["HOME", "TMPDIR", "XDG_CACHE_HOME"].map(|name| (name.to_owned(), scratch.clone()));
+        let (device, variables) = match self.place {
+            Place::Cpu { .. } => ("cpu", variables_of_cpu(self.processors.len(), None)),
+            Place::Cuda { unit, .. } => ("cuda", variables_of_gpu(unit)),
+        };
         command
             .envs(own)
-            .envs(variables_of_cpu(self.processors.len(), None))
-            .envs(caches::variables(self.scratch, self.exe, "cpu"))
+            .envs(variables)
+            .envs(caches::variables(self.scratch, self.exe, device))
             .env(COMPILE_THREADS, "1")
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .current_dir(self.scratch);
         die_with_parent(&mut command);
-        let shared = page.file().try_clone_to_owned().map_err(unavailable)?;
-        let descriptor = shared.as_raw_fd();
-        hand_over(&mut command, shared);
+        let file = page.file().try_clone_to_owned().map_err(unavailable)?;
+        let descriptor = file.as_raw_fd();
+        hand_over(&mut command, file);
         keep_on(&mut command, self.processors);
-        let sandbox = Sandbox::new(self.scratch)
+        let mut sandbox = Sandbox::new(self.scratch)
             .reading(self.modules.iter().cloned().chain(folders_of(self.exe)))
             .hiding(self.hidden.iter().cloned());
+        if matches!(self.place, Place::Cuda { .. }) {
+            sandbox = sandbox.with_gpus();
+        }
         sandbox.enclose(&mut command).map_err(unavailable)?;
         let mut child = Child::start_command(command)?;
-        let memory_bytes = memory::available_bytes() / 10 * 9;
+        let mut told = page.description(descriptor, self.yields);
+        let more = [
+            ("tensors", shared.places.description()),
+            ("sets", self.most_calls.into()),
+        ];
+        for (name, value) in more {
+            told[name] = value;
+        }
+        if let Some(gpu) = &shared.gpu {
+            told["handle"] = gpu.handle()?.into();
+            told["kernel"] = json!([PTX, ENTRY]);
+        }
         let open = json!({
+            "device": device,
             "do": "open",
-            "device": "cpu",
             // It was pinned from outside, and can't change that.
             "processors": [],
             "flush_bytes": 0,
-            "memory_bytes": memory_bytes,
+            "memory_bytes": memory::available_bytes() / 10 * 9,
             "gpu": false,
             "cache": "hot",
-            "page": page.description(descriptor, self.yields),
+            "shared": told,
         });
         child.ask(&open, super::LOADING_LIMIT)?;
         Ok(child)

@@ -1,12 +1,14 @@
 //! The referee: functions that nobody trusts, each in a sandboxed process of its own that reaches
 //! neither the clock nor the judge.
 //!
-//! [`candidate`] starts the process, [`page`] is the memory that both share, [`protocol`] are the
-//! calls. Inputs of samples come from whoever asks for them by
-//! [`run_unseen`](RunsPrograms::run_unseen): no two calls have the same.
+//! [`candidate`] starts the process, [`page`] and [`gpu`] are the memory that both share, with
+//! tensors at their [`places`]; [`protocol`] are the calls. Inputs of samples come from whoever
+//! asks for them by [`run_unseen`](RunsPrograms::run_unseen): no two calls have the same.
 
 mod candidate;
+mod gpu;
 mod page;
+mod places;
 mod protocol;
 
 use std::path::PathBuf;
@@ -18,7 +20,6 @@ use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Dtype, Foreign, Program, Tensors};
 
 use super::ForeignRunner;
-use super::python::interpreters::failed;
 use super::python::{Place, interpreter_of};
 use crate::device::cpu::identity as processors;
 use crate::device::outputs::{Outputs, Reading};
@@ -36,6 +37,15 @@ const LOADING_LIMIT: Duration = Duration::from_secs(120);
 /// after a pause caches hold other code, and processors have slept.
 const SHORT_NS: f64 = 1e6;
 
+/// Calls on a GPU that are shorter are made several at a time, until they last so long together:
+/// the switch between two processes differs by two microseconds from call to call, and a bell that
+/// is rung too early is noticed after ten.
+const TURN_NS: f64 = 200e3;
+
+/// The most calls behind one gate, and the most bytes of their tensors, which have to be made.
+const MOST_CALLS: usize = 16;
+const MOST_SET_BYTES: usize = 64 << 20;
+
 /// Runs functions that nobody trusts.
 pub struct Referee {
     place: Place,
@@ -50,12 +60,16 @@ pub struct Referee {
 /// A candidate, and what its last call left.
 struct Held {
     calls: protocol::Calls,
+    /// So many calls have tensors of their own.
+    most_calls: usize,
     /// The inputs that everybody knows.
     inputs: Tensors,
     outputs: Tensors,
     /// It stood still since its last call, which took so many nanoseconds.
     is_resting: bool,
     usual_ns: f64,
+    /// What is wrong with a candidate that did not come to rest.
+    left_work: Option<DeviceError>,
     /// The folder that it writes into; removed after its process.
     _scratch: Scratch,
 }
@@ -73,15 +87,24 @@ impl Referee {
     }
 
     /// The processors of candidates.
-    fn processors(&self) -> Result<Vec<usize>, DeviceError> {
-        let Place::Cpu { processors, .. } = &self.place else {
-            return Err(unavailable(
-                "functions that are not trusted are measured on CPUs so far",
-            ));
-        };
-        match self.cache {
-            CacheState::Hot => Ok(processors.clone()),
-            _ => Err(unavailable(
+    fn processors(&self) -> Vec<usize> {
+        match &self.place {
+            Place::Cpu { processors, .. } => processors.clone(),
+            // One is the referee's.
+            Place::Cuda { .. } => match &processors::allowed_cpus()[..] {
+                [_, others @ ..] if !others.is_empty() => others.to_vec(),
+                all => all.to_vec(),
+            },
+        }
+    }
+
+    /// Refuses a state of caches that can't be had before each call.
+    fn check_cache(&self) -> Result<(), DeviceError> {
+        match (&self.place, self.cache) {
+            (_, CacheState::Hot) | (Place::Cuda { .. }, CacheState::Cold | CacheState::Clean) => {
+                Ok(())
+            }
+            (Place::Cpu { .. }, _) => Err(unavailable(
                 "inputs of a refereed function were just written by another processor: its caches \
                  can't be flushed (`measure.l2 = \"hot\"` can)",
             )),
@@ -94,13 +117,14 @@ impl Referee {
         request: &Value,
         inputs: &Tensors,
     ) -> Result<Held, DeviceError> {
-        let processors = self.processors()?;
+        self.check_cache()?;
+        let processors = self.processors();
         if outputs.len() > page::MOST_RESULTS {
             return Err(unavailable("it has more outputs than the referee takes"));
         }
         let scratch = Scratch::new().map_err(|error| unavailable(&error.to_string()))?;
-        let page = page::Page::new(inputs, request, outputs);
-        let page = page.map_err(|error| unavailable(&error.to_string()))?;
+        let places = places::Places::new(inputs, request, outputs);
+        let (shared, most_calls) = self.share(places, outputs.len())?;
         let modules = request["path"].as_array().into_iter().flatten();
         let seat = candidate::Seat {
             exe: &interpreter_of(request),
@@ -111,20 +135,57 @@ impl Referee {
                 .filter_map(|path| path.as_str().map(PathBuf::from))
                 .collect(),
             yields: own_processors(&processors).is_empty(),
+            place: &self.place,
+            most_calls,
         };
-        let child = seat.start(&page).map_err(failed)?;
+        let child = seat.start(&shared)?;
         let secret = secret()?;
-        let calls = protocol::Calls::new((child, page), outputs, secret, seat.yields);
+        let calls = protocol::Calls::new((child, shared), outputs, secret, seat.yields);
         let mut held = Held {
             calls,
+            most_calls,
             inputs: inputs.clone(),
             outputs: Tensors::new(),
             is_resting: true,
             usual_ns: 0.0,
+            left_work: None,
             _scratch: scratch,
         };
         held.prepare(request, self.limit, &processors)?;
         Ok(held)
+    }
+
+    /// The memory that is shared with a candidate of so many outputs, and how many calls it has
+    /// tensors for.
+    fn share(
+        &self,
+        places: places::Places,
+        outputs: usize,
+    ) -> Result<(protocol::Shared, usize), DeviceError> {
+        let of_system = |error: std::io::Error| unavailable(&error.to_string());
+        let Place::Cuda { ordinal, .. } = self.place else {
+            let page = page::Page::new(places.bytes()).map_err(of_system)?;
+            let gpu = None;
+            return Ok((protocol::Shared { gpu, page, places }, 1));
+        };
+        let room = MOST_SET_BYTES.checked_div(places.bytes());
+        let results = page::MOST_RESULTS.checked_div(outputs);
+        let most_calls = room.unwrap_or(MOST_CALLS).min(results.unwrap_or(1));
+        let most_calls = most_calls.clamp(1, MOST_CALLS);
+        let page = page::Page::new(0).map_err(of_system)?;
+        let bytes = most_calls * places.bytes();
+        let gpu = Some(gpu::GpuMemory::new(ordinal, &page, bytes, self.cache)?);
+        Ok((protocol::Shared { gpu, page, places }, most_calls))
+    }
+
+    /// The calls of a program on these inputs, with the processors arranged.
+    fn turn(
+        &mut self,
+        program: Prepared,
+        inputs: Option<&[&Tensors]>,
+    ) -> Result<protocol::Turn, DeviceError> {
+        let (limit, candidates) = (self.limit, self.processors());
+        self.programs[program.0].turn(inputs, limit, &candidates)
     }
 }
 
@@ -138,45 +199,56 @@ impl Held {
     ) -> Result<(), DeviceError> {
         let mut request = request.clone();
         request["do"] = "enter".into();
-        let child = &mut self.calls.child;
-        child
-            .ask(&request, LOADING_LIMIT.max(limit))
-            .map_err(failed)?;
-        let inputs = &self.inputs;
-        let calls = &mut self.calls;
-        beside(candidates, || calls.measure_floor(inputs, limit)).map_err(failed)?;
+        let (calls, inputs) = (&mut self.calls, &self.inputs);
+        calls.rouse();
+        calls.ask(&request, LOADING_LIMIT.max(limit))?;
+        beside(candidates, || calls.measure_floor(inputs, limit))?;
         request["do"] = "prepare".into();
-        calls.child.ask(&request, limit).map_err(failed)?;
+        calls.ask(&request, limit)?;
         self.rest();
-        Ok(())
+        self.left_work.clone().map_or(Ok(()), Err)
     }
 
     /// Lets it stand still, with all that it has left at work.
     fn rest(&mut self) {
-        self.calls.child.suspend();
+        self.left_work = self.calls.rest().err();
         self.is_resting = true;
     }
 
-    fn call(
+    fn turn(
         &mut self,
-        inputs: Option<&Tensors>,
+        inputs: Option<&[&Tensors]>,
         limit: Duration,
         candidates: &[usize],
-    ) -> Result<f64, DeviceError> {
-        let known = &self.inputs;
-        let inputs = inputs.unwrap_or(known);
+    ) -> Result<protocol::Turn, DeviceError> {
+        if let Some(error) = &self.left_work {
+            return Err(error.clone());
+        }
+        let known = [&self.inputs];
+        let inputs = inputs.unwrap_or(&known);
         let is_first = std::mem::take(&mut self.is_resting);
         let (calls, usual_ns) = (&mut self.calls, self.usual_ns);
-        let call = beside(candidates, || {
+        if is_first {
+            calls.rouse();
+        }
+        let mut turn = beside(candidates, || {
             if is_first && usual_ns < SHORT_NS {
-                calls.call(known, limit)?;
+                calls.turn(&known, limit)?;
             }
-            calls.call(inputs, limit)
-        });
-        let call = call.map_err(failed)?;
-        self.usual_ns = call.elapsed_ns;
-        self.outputs = call.outputs;
-        Ok(call.elapsed_ns)
+            calls.turn(inputs, limit)
+        })?;
+        self.usual_ns = turn.elapsed_ns / inputs.len() as f64;
+        self.outputs = turn.outputs.last_mut().cloned().unwrap_or_default();
+        Ok(turn)
+    }
+
+    /// How many calls are made behind one gate.
+    fn calls_together(&self) -> usize {
+        match self.usual_ns > 0.0 {
+            true => (TURN_NS / self.usual_ns).ceil().min(self.most_calls as f64) as usize,
+            false => self.most_calls,
+        }
+        .max(1)
     }
 }
 
@@ -201,7 +273,7 @@ impl ForeignRunner for Referee {
 
 impl RunsPrograms for Referee {
     fn preparation(&self, program: Prepared) -> Option<Preparation> {
-        let floor = self.programs[program.0].calls.floor;
+        let floor = self.programs[program.0].calls.floor();
         Some(Preparation {
             referee_ns: Some((floor.call_ns as u64, floor.spread_ns as u64)),
             ..Preparation::default()
@@ -214,13 +286,11 @@ impl RunsPrograms for Referee {
     }
 
     fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
-        let (limit, candidates) = (self.limit, self.processors()?);
-        let held = &mut self.programs[program.0];
         let mut elapsed_ns = 0.0;
         for _ in 0..iterations {
-            elapsed_ns += held.call(None, limit, &candidates)?;
+            elapsed_ns += self.turn(program, None)?.elapsed_ns;
         }
-        held.rest();
+        self.rest(program);
         Ok(Sample::new(elapsed_ns, iterations))
     }
 
@@ -236,16 +306,32 @@ impl RunsPrograms for Referee {
         &mut self,
         program: Prepared,
         inputs: &Tensors,
-        _read: Reading<'_>,
+        read: Reading<'_>,
     ) -> Result<Option<UnseenRun>, DeviceError> {
-        let (limit, candidates) = (self.limit, self.processors()?);
-        let held = &mut self.programs[program.0];
-        let elapsed_ns = held.call(Some(inputs), limit, &candidates)?;
-        Ok(Some(UnseenRun {
-            outputs: Outputs::Host(std::mem::take(&mut held.outputs)),
+        let mut runs = self.run_together(program, &[inputs], read)?;
+        Ok(runs.pop())
+    }
+
+    fn calls_together(&self, program: Prepared) -> usize {
+        self.programs[program.0].calls_together()
+    }
+
+    fn run_together(
+        &mut self,
+        program: Prepared,
+        inputs: &[&Tensors],
+        _read: Reading<'_>,
+    ) -> Result<Vec<UnseenRun>, DeviceError> {
+        let turn = self.turn(program, Some(inputs))?;
+        let elapsed_ns = turn.elapsed_ns / inputs.len() as f64;
+        let is_ungated = self.programs[program.0].calls.is_ungated();
+        let runs = turn.outputs.into_iter().map(|outputs| UnseenRun {
+            outputs: Outputs::Host(outputs),
             elapsed_ns,
             has_room: true,
-        }))
+            is_ungated,
+        });
+        Ok(runs.collect())
     }
 
     fn rest(&mut self, program: Prepared) {
@@ -258,7 +344,7 @@ impl RunsPrograms for Referee {
         let bytes: usize = tensors.map(|tensor| tensor.data().bytes().len()).sum();
         Ok(DeviceMemory {
             peak_allocated_bytes: bytes as u64,
-            peak_reserved_bytes: processors::peak_resident_of(held.calls.child.id()),
+            peak_reserved_bytes: processors::peak_resident_of(held.calls.process()),
         })
     }
 }

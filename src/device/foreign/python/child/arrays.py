@@ -7,11 +7,13 @@ they are no number that a function would leave.
 import contextlib
 import ctypes
 import importlib
+import math
 import warnings
 
 import numpy
 
 from . import faults, sums
+from .driver import Bytes
 from .tensors import DTYPES, OF_ARRAYS, Tensor
 
 POISON = 0xFF
@@ -47,6 +49,9 @@ class Library:
     def plain(self, array):
         """A result as its memory stands."""
         return array
+
+    def refuse_elsewhere(self, array):
+        """Refuses an array that is not on the device."""
 
     def given(self, tensor):
         """An input as an array, of which `is_same` will tell whether it still is the tensor."""
@@ -163,6 +168,14 @@ class Torch(Library):
         """A tensor on memory of the host, which others write."""
         host = self.torch.from_numpy(tensor.array)
         return host.view(self.torch.bfloat16) if tensor.dtype == "bf16" else host
+
+    def at(self, address, dtype, shape):
+        """A tensor on memory of the GPU."""
+        dtype, count = self.dtypes[dtype], math.prod(shape)
+        if not count:
+            return self.torch.empty(shape, dtype=dtype, device=self.device)
+        bits = self.torch.as_tensor(Bytes(address, count * dtype.itemsize), device=self.device)
+        return bits.view(dtype).reshape(shape)
 
     def in_one_piece(self, array):
         return array if array.is_contiguous() else array.detach().contiguous()
@@ -282,6 +295,18 @@ class CuPy(NumPy):
 
     def of(self, tensor):
         return self.cupy.asarray(tensor.array).view(self.held(tensor.dtype))
+
+    def at(self, address, dtype, shape):
+        count = math.prod(shape) * numpy.dtype(self.held(dtype)).itemsize
+        if not count:
+            return self.cupy.empty(tuple(shape), self.held(dtype))
+        return self.cupy.asarray(Bytes(address, count)).view(self.held(dtype)).reshape(shape)
+
+    def in_one_piece(self, array):
+        return self.cupy.ascontiguousarray(array)
+
+    def place(self, array):
+        return array.data.ptr, array.nbytes
 
     def held(self, dtype):
         """The type of arrays that hold elements of a type."""

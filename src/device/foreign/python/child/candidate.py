@@ -19,15 +19,16 @@ from .program import Program
 from .state import Turn
 from .tensors import DTYPES, Tensor
 
-# Words of the page, a line of the cache each. They have the number of the call that is announced, that this
-# process waits for, whose inputs are there, before whose gate it stands, whose gate is open, and whose
-# results are there.
-ANNOUNCED, READY, WRITTEN, AWAKE, OPENED, RUNG = range(0, 48, 8)
+# Words of the page, a line of the cache each. They have the number of the turn that is announced, that this
+# process waits for or has queued, whose inputs are there, before whose gate it stands, whose gate is open, whose
+# results are there, and are in the table; then how many calls it has, and whether they are queued on a GPU.
+ANNOUNCED, READY, WRITTEN, AWAKE, OPENED, RUNG, TOLD, COUNT, IS_QUEUED = range(0, 72, 8)
 
-# Where results lie: an address and a number of bytes each.
-RESULTS = 64
+# Where results lie: an address and a number of bytes each. On a GPU the address begins where an allocation does,
+# and there follow whether that is the referee's, and at the fifth word what it is opened by.
+RESULTS, RECORD = 128, 12
 
-# Announced in place of a call: there are no more.
+# Announced in place of a turn: there are no more.
 NO_MORE = 2**64 - 1
 
 
@@ -37,22 +38,29 @@ def has_ordered_stores():
 
 
 class Page:
-    """The memory that is shared with the referee."""
+    """The memory that is shared with the referee, on a CPU with all tensors."""
 
     def __init__(self, opened):
         self.memory = mmap.mmap(opened["descriptor"], opened["bytes"])
-        self.words = memoryview(self.memory)[: opened["page_bytes"]].cast("Q")
+        self.page_bytes = opened["page_bytes"]
+        self.words = memoryview(self.memory)[: self.page_bytes].cast("Q")
         self.lock = None if has_ordered_stores() else threading.Lock()
         # Where both share a processor, each lets the other have it.
         self.waits = os.sched_yield if opened["yields"] else None
-        self.inputs, self.targets = opened["inputs"], opened["outputs"]
+        self.sets = opened["sets"]
+        self.tensors = opened["tensors"]
 
-    def tensor(self, held):
-        """A tensor whose elements lie in the page."""
+    def arrays(self, framework, kind, number):
+        """The inputs, or the outputs that are given, of one call of a turn."""
+        first = number * self.tensors["set_bytes"]
+        return {held["name"]: self.array(framework, held, first + held["offset"]) for held in self.tensors[kind]}
+
+    def array(self, framework, held, offset):
+        """An array whose elements lie in the page."""
         bits = numpy.dtype(DTYPES[held["dtype"]][1])
         count = int(numpy.prod(held["shape"], dtype=numpy.int64))
-        array = numpy.frombuffer(self.memory, bits, count, held["offset"])
-        return Tensor(held["dtype"], array.reshape(held["shape"]))
+        array = numpy.frombuffer(self.memory, bits, count, self.page_bytes + offset)
+        return framework.shared(Tensor(held["dtype"], array.reshape(held["shape"])))
 
     def wait_for(self, word, number):
         words, waits = self.words, self.waits
@@ -75,7 +83,7 @@ class Page:
             with self.lock:
                 pass
 
-    def call(self, program, number):
+    def turn(self, program, number):
         """A call between the gate and the bell."""
         words = self.words
         # An allocator finds the memory of the results before these.
@@ -87,28 +95,32 @@ class Page:
         self.fence()
         program.results = program.runner.call()
         place = RESULTS
-        for address, count in program.places():
+        for address, count in map(program.framework.place, program.take_left()):
             words[place] = address
             words[place + 1] = count
-            place += 2
+            place += RECORD
         self.fence()
         words[RUNG] = number
 
 
 class Candidate(Program):
-    """A function whose arguments lie in the page."""
+    """A function whose arguments lie where the referee writes them."""
 
     def __init__(self, request, framework, page, turn):
-        self.page = page
-        given = {held["name"]: framework.shared(page.tensor(held)) for held in page.inputs}
-        super().__init__(request, framework, given, turn)
+        self.page, self.number = page, 0
+        super().__init__(request, framework, page.arrays(framework, "inputs", 0), turn)
+        self.sets = [self.arguments()]
+        for self.number in range(1, page.sets):
+            self.use(page.arrays(framework, "inputs", self.number))
+            self.sets.append(self.arguments())
+        self.resume(self.sets[0])
 
     def use(self, given):
         self.graph = None
         self.given = given
         # What it overwrites is written anew before each call.
         self.own = {}
-        self.targets = {held["name"]: self.framework.shared(self.page.tensor(held)) for held in self.page.targets}
+        self.targets = self.page.arrays(self.framework, "outputs", self.number)
         self._take_arguments()
         self._choose_runner()
         if self.runner.has_prologue:
@@ -116,8 +128,8 @@ class Candidate(Program):
             raise faults.Refused("unavailable", reason + " (`both` can)")
         self.names = list(self.outputs)
 
-    def places(self):
-        """Where results lie. Those that are not in one piece are copied, in the time of the call."""
+    def take_left(self):
+        """The results. Those that are not in one piece are copied, in the time of the call."""
         framework = self.framework
         if not self.targets and len(self.names) == 1 and self.runner.returns == self.names:
             held = self.results
@@ -128,7 +140,7 @@ class Candidate(Program):
             arrays = self.arrays()
             self.left = [framework.in_one_piece(arrays[name]) for name in self.names]
         # Copies live as long as results do.
-        return map(framework.place, self.left)
+        return self.left
 
 
 class Empty(Candidate):
@@ -155,10 +167,20 @@ class Refereed(Server):
 
     def __init__(self, opened):
         super().__init__(opened)
-        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        self.page = Page(opened["page"])
+        if self.device == "cuda":
+            from .device_page import DevicePage
+
+            # A driver reserves addresses for far more than there is.
+            forbid_raising(resource.RLIMIT_DATA, opened["memory_bytes"])
+            self.page = DevicePage(opened["shared"])
+        else:
+            limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+            forbid_raising(resource.RLIMIT_AS, limit)
+            self.page = Page(opened["shared"])
         self.candidate = self.empty = None
+
+    def start_clock(self, opened):
+        """The clock is the referee's."""
 
     def enter(self, request):
         """Loads the library of its arrays, and makes the calls of an empty function: none of the
@@ -172,26 +194,40 @@ class Refereed(Server):
         return {}
 
     def prepare(self, request):
-        """Imports the candidate's text, and calls it once, so that its kernels are compiled."""
+        """Imports the candidate's text, and calls it on all that it will be called on, so that its kernels are
+        compiled and loaded."""
         self.files = {held["path"] for held in request["source"].get("files", [])}
         framework = self.framework(request["arrays"])
         turn = Turn(request)
         self.states.enter(turn)
         program = Candidate(request, framework, self.page, turn)
         program.call_first()
+        if self.device == "cuda":
+            # Behind a gate nothing can be loaded. Later calls may take other kernels than the first.
+            for held in program.sets * 2:
+                program.resume(held)
+                program.call()
+        framework.synchronize()
         for name, array in program.arrays().items():
             program.refuse_others(name, array)
-        program.places()
+        program.take_left()
         self.candidate = program
         return {}
 
     def calls(self, request):
-        """Calls between gate and bell, from a number on, until there are no more."""
+        """Turns between gate and bell, from a number on, until there are no more."""
         program = self.candidate or self.empty
         program.framework.enter(program.setting)
         self.files = program.files
         number = request["first"]
         while self.page.is_announced(number):
-            self.page.call(program, number)
+            self.page.turn(program, number)
             number += 1
         return {}
+
+
+def forbid_raising(kind, limit):
+    """Sets a limit for good."""
+    _, most = resource.getrlimit(kind)
+    limit = limit if most == resource.RLIM_INFINITY else min(limit, most)
+    resource.setrlimit(kind, (limit, limit))

@@ -41,7 +41,9 @@ _SIGNATURES = {
     "cuMemcpyDtoHAsync_v2": [_P, ctypes.c_uint64, ctypes.c_size_t, _P],
     "cuStreamCreate": [_P, ctypes.c_uint],
     "cuStreamSynchronize": [_P],
+    "cuStreamQuery": [_P],
     "cuStreamWaitValue32_v2": [_P, ctypes.c_uint64, ctypes.c_uint, ctypes.c_uint],
+    "cuStreamWriteValue32_v2": [_P, ctypes.c_uint64, ctypes.c_uint, ctypes.c_uint],
     "cuEventCreate": [_P, ctypes.c_uint],
     "cuEventRecord": [_P, _P],
     "cuEventSynchronize": [_P],
@@ -50,6 +52,18 @@ _SIGNATURES = {
     "cuModuleGetFunction": [_P, _P, ctypes.c_char_p],
     "cuLaunchKernel": [_P, *[ctypes.c_uint] * 7, _P, _P, _P],
 }
+
+
+# Opening lets the GPU of this process read it.
+LAZY_PEER_ACCESS = 1
+
+
+class Bytes:
+    """Memory of a GPU, as libraries take it without a copy."""
+
+    def __init__(self, address, count):
+        self.__cuda_array_interface__ = {
+            "data": (address, False), "shape": (count,), "typestr": "|u1", "strides": None, "version": 2}
 
 
 class Driver:
@@ -88,6 +102,22 @@ class Driver:
         held = kind()
         self.check(function(ctypes.byref(held), *arguments), function.__name__)
         return held.value
+
+    def opened(self, handle):
+        """The address of an allocation of another process, by the digits of its handle."""
+        handle, base = IpcHandle.from_buffer_copy(bytes.fromhex(handle)), ctypes.c_uint64()
+        result = self.cuIpcOpenMemHandle_v2(ctypes.byref(base), handle, LAZY_PEER_ACCESS)
+        if result:
+            raise faults.Refused("unavailable", f"opening memory of another process: CUDA error {result}")
+        return base.value
+
+    def allocation(self, address):
+        """The allocation that has an address: where it begins, and its handle."""
+        base, size, handle = ctypes.c_uint64(), ctypes.c_size_t(), IpcHandle()
+        result = self.cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), address)
+        self.check(result, "finding an allocation")
+        self.check(self.cuIpcGetMemHandle(ctypes.byref(handle), base), "sharing memory")
+        return base.value, handle
 
     def attribute(self, number):
         return self.made(ctypes.c_int, self.cuDeviceGetAttribute, number, self.device)

@@ -2,13 +2,9 @@
 where they are on a GPU, for another process to open."""
 
 import contextlib
-import ctypes
 
 from . import faults, sums, tensors
-from .driver import Driver, IpcHandle
-
-# Opening lets the GPU of this process read it.
-LAZY_PEER_ACCESS = 1
+from .driver import Driver
 
 
 def hand_over(program, clock, request):
@@ -35,7 +31,7 @@ def left(program, driver):
     for name, array in held.items():
         output = program.outputs[name]
         try:
-            base, handle = shared(driver, array.data_ptr())
+            base, handle = driver.allocation(array.data_ptr())
         except faults.Refused:
             return None
         places[name] = {"handle": bytes(handle.bytes).hex(), "offset": array.data_ptr() - base,
@@ -43,15 +39,6 @@ def left(program, driver):
     program.left = held
     program.framework.synchronize()
     return places
-
-
-def shared(driver, address):
-    """The allocation that has an address: where it begins, and its handle."""
-    base, size, handle = ctypes.c_uint64(), ctypes.c_size_t(), IpcHandle()
-    result = driver.cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), address)
-    driver.check(result, "finding an allocation")
-    driver.check(driver.cuIpcGetMemHandle(ctypes.byref(handle), base), "sharing memory")
-    return base.value, handle
 
 
 def fingerprint(program):
@@ -79,22 +66,5 @@ def taken(request, frameworks):
 
 def seen(driver, place, framework, opened):
     """A tensor in memory of another process."""
-    handle, base = IpcHandle.from_buffer_copy(bytes.fromhex(place["handle"])), ctypes.c_uint64()
-    result = driver.cuIpcOpenMemHandle_v2(ctypes.byref(base), handle, LAZY_PEER_ACCESS)
-    if result:
-        raise faults.Refused("unavailable", f"opening memory of another process: CUDA error {result}")
-    opened.append(base.value)
-    dtype = framework.dtypes[place["dtype"]]
-    count = dtype.itemsize
-    for extent in place["shape"]:
-        count *= extent
-    bits = framework.torch.as_tensor(Bytes(base.value + place["offset"], count), device="cuda")
-    return bits.view(dtype).reshape(place["shape"])
-
-
-class Bytes:
-    """Memory of a GPU, as PyTorch takes it without a copy."""
-
-    def __init__(self, address, count):
-        self.__cuda_array_interface__ = {
-            "data": (address, False), "shape": (count,), "typestr": "|u1", "strides": None, "version": 2}
+    opened.append(driver.opened(place["handle"]))
+    return framework.at(opened[-1] + place["offset"], place["dtype"], place["shape"])

@@ -36,19 +36,23 @@ class Server:
         self.unlisted = unlisted.Unlisted()
         caches.stay_inside()
         IMPORTS.stay_first()
-        if self.device == "cuda":
-            from .cuda import DeviceClock
-
-            self.clock = DeviceClock(opened)
-        else:
-            from .host_clock import HostClock
-
+        if self.device == "cpu":
             if opened["processors"]:
                 os.sched_setaffinity(0, opened["processors"])
             if opened["memory_bytes"] is not None:
                 limit_memory(opened["memory_bytes"])
-            self.clock = HostClock(opened["cache"], opened["flush_bytes"], opened["processors"])
+        self.clock = self.start_clock(opened)
         self.states = States()
+
+    def start_clock(self, opened):
+        """The clock of the device, on which functions keep to their processors and memory."""
+        if self.device == "cuda":
+            from .cuda import DeviceClock
+
+            return DeviceClock(opened)
+        from .host_clock import HostClock
+
+        return HostClock(opened["cache"], opened["flush_bytes"], opened["processors"])
 
     def bind(self, request):
         """Takes the inputs of a problem."""
@@ -372,7 +376,7 @@ def ready():
 
 def served(opened):
     """The server of functions here, or of one that nobody trusts."""
-    if "page" not in opened or opened["device"] != "cpu":
+    if "shared" not in opened:
         return Server(opened)
     from .candidate import Refereed
 
