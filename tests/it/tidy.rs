@@ -17,7 +17,7 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 107_600),
-    ("kernels/program/src", 6_600),
+    ("kernels/program/src", 6_650),
     ("kernels/compiler/src", 31_700),
     ("kernels/workloads/src", 19_200),
     ("cache/src", 6200),
