@@ -46,6 +46,7 @@ fn main() {
         worker: WorkerCommand {
             program: PathBuf::from(env!("CARGO_BIN_EXE_sweeper")),
             args: vec!["worker".to_owned()],
+            idle: None,
         },
         cache_dir: Some(cache.clone()),
         compile_threads: 1,

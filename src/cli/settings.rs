@@ -1,14 +1,14 @@
 //! Manifests with the settings that a command line lays over them.
 
-use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use super::exit::Exit;
 use super::screen::Screen;
 use super::{examples, place};
-use crate::manifest::diagnostics::Code;
+use crate::manifest::diagnostics::{Code, Diagnostics};
 use crate::manifest::overrides::{FLAGS, FlagInfo};
 use crate::manifest::render::{Colour, render};
 use crate::manifest::{Diagnostic, Manifest, OverrideOrigin, Overrides, Sources, registry};
@@ -20,7 +20,7 @@ pub struct ManifestArgs {
     #[arg(required = true)]
     manifest: Option<PathBuf>,
     #[arg(skip)]
-    used: OnceCell<PathBuf>,
+    used: OnceLock<PathBuf>,
     #[command(flatten)]
     settings: Settings,
     /// Make warnings errors
@@ -134,6 +134,41 @@ impl ManifestArgs {
         words
     }
 
+    /// Another manifest with the same settings, all of whose backends are those of strangers, on a
+    /// device if it is told one.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn load_other(&self, path: &Path, device: Option<&str>) -> Result<Manifest, String> {
+        let overrides = self.overrides(&[]).map_err(|wrong| wrong.to_string());
+        let mut overrides = with_environment(&overrides?);
+        overrides.flag("--untrusted", None);
+        if let Some(device) = device {
+            overrides.flag("--device", Some(device));
+        }
+        let shown = |wrong: Diagnostics| render(&wrong, Colour::Never);
+        let mut sources = Sources::read(path).map_err(shown)?;
+        sources.read_for(&overrides);
+        Manifest::resolve(&sources, &overrides, &registry()).map_err(shown)
+    }
+
+    /// The settings of the command line, with those of a verb's own flags.
+    fn overrides(&self, more: &[(&str, String, &str)]) -> Result<Overrides, Diagnostics> {
+        let mut overrides = Overrides::new();
+        overrides.deny_lints = self.deny_warnings;
+        for assignment in &self.settings.sets {
+            overrides.set(assignment)?;
+        }
+        for (flag, value) in &self.settings.flags {
+            overrides.flag(flag, Some(value));
+        }
+        for (key, text, flag) in more {
+            let origin = OverrideOrigin::Flag((*flag).to_owned());
+            overrides.push(*key, text.clone(), origin);
+        }
+        Ok(overrides)
+    }
+
     /// As [`ManifestArgs::load`], with values of a verb's own flags: key, text, flag.
     ///
     /// # Errors
@@ -143,21 +178,10 @@ impl ManifestArgs {
         more: &[(&str, String, &str)],
         screen: &Screen,
     ) -> Result<Manifest, Exit> {
-        let mut overrides = Overrides::new();
-        overrides.deny_lints = self.deny_warnings;
-        for assignment in &self.settings.sets {
-            if let Err(diagnostic) = overrides.set(assignment) {
-                screen.to_stderr(&diagnostic.to_string());
-                return Err(Exit::Usage);
-            }
-        }
-        for (flag, value) in &self.settings.flags {
-            overrides.flag(flag, Some(value));
-        }
-        for (key, text, flag) in more {
-            let origin = OverrideOrigin::Flag((*flag).to_owned());
-            overrides.push(*key, text.clone(), origin);
-        }
+        let overrides = self.overrides(more).map_err(|wrong| {
+            screen.to_stderr(&wrong.to_string());
+            Exit::Usage
+        })?;
         let path = examples::manifest(self.manifest.as_deref(), screen)?;
         load(self.used.get_or_init(|| path), &overrides, screen)
     }

@@ -110,5 +110,6 @@ pub fn command() -> io::Result<WorkerCommand> {
     Ok(WorkerCommand {
         program: std::env::current_exe()?,
         args: vec!["worker".to_owned()],
+        idle: None,
     })
 }

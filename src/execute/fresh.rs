@@ -100,6 +100,7 @@ fn start(task: &Task, device: &DeviceRequest) -> Option<(FreshStart, bool)> {
     let command = WorkerCommand {
         program: std::env::current_exe().ok()?,
         args: std::env::args().skip(1).collect(),
+        idle: None,
     };
     let mut only = Only::default();
     let mut supervisor = Supervisor::start(command, device.clone(), LIMIT).ok()?;

@@ -7,6 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGABRT, SIGKILL};
@@ -30,6 +31,35 @@ pub struct WorkerCommand {
     pub program: PathBuf,
     /// The arguments of the program.
     pub args: Vec<String>,
+    /// Where workers wait for the next run; none to end them with theirs.
+    pub idle: Option<IdleWorkers>,
+}
+
+/// Workers whose run is over: the next one on the same device goes on with them, and with what they
+/// have loaded. The system ends a worker with the thread that started it, so each thread has its
+/// own.
+#[derive(Clone, Debug, Default)]
+pub struct IdleWorkers(Arc<Mutex<Vec<(DeviceRequest, Worker)>>>);
+
+impl IdleWorkers {
+    fn all(&self) -> MutexGuard<'_, Vec<(DeviceRequest, Worker)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A worker on a device, whichever workloads the manifest of its run declared.
+    fn take(&self, device: &DeviceRequest) -> Option<Worker> {
+        let mut all = self.all();
+        let is_alike = |held: &DeviceRequest| {
+            let declared = device.declared.clone();
+            *device
+                == DeviceRequest {
+                    declared,
+                    ..held.clone()
+                }
+        };
+        let at = all.iter().position(|(held, _)| is_alike(held))?;
+        Some(all.swap_remove(at).1)
+    }
 }
 
 /// Why there is no worker.
@@ -273,6 +303,16 @@ impl Supervisor {
     }
 }
 
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        if let (Some(idle), Some(worker)) = (&self.command.idle, self.worker.take())
+            && worker.ahead == 0
+        {
+            idle.all().push((self.device.clone(), worker));
+        }
+    }
+}
+
 /// How a block ended in one worker.
 enum Ending {
     Done(Duration),
@@ -283,6 +323,7 @@ enum Ending {
 }
 
 /// One process.
+#[derive(Debug)]
 struct Worker {
     child: Child,
     requests: ChildStdin,
@@ -297,8 +338,13 @@ struct Worker {
 }
 
 impl Worker {
-    /// Starts a process and tells it to open its device.
+    /// Starts a process, or takes one that waits, and tells it to open its device.
     fn launch(command: &WorkerCommand, device: &DeviceRequest) -> Result<Self, WorkerError> {
+        if let Some(mut worker) = command.idle.as_ref().and_then(|idle| idle.take(device))
+            && send(&mut worker.requests, &Request::Open(device.clone())).is_ok()
+        {
+            return Ok(worker);
+        }
         let mut process = Command::new(&command.program);
         process
             .args(&command.args)

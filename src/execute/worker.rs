@@ -42,6 +42,8 @@ enum Order {
     Measure(Box<Block>, Box<Result<BlockInputs, Outcome>>),
     /// Measure the device's ceilings.
     Calibrate(Vec<Option<Artifact>>),
+    /// Another run begins, on the same device; or it can't, for this reason.
+    Reopen(Box<Result<DeviceRequest, String>>),
 }
 
 /// Serves requests until the stream ends.
@@ -57,8 +59,7 @@ pub fn serve(
     let Some(Request::Open(request)) = receive(&mut requests)? else {
         return Err(io::Error::other("the first request must open a device"));
     };
-    let declared = request.declared.iter().map(|json| Declared::of_json(json));
-    let declared: Vec<&'static Declared> = match declared.collect() {
+    let declared = match declared_in(&request) {
         Ok(declared) => declared,
         Err(reason) => return send(&mut events, &Event::NotReady(reason)),
     };
@@ -86,7 +87,7 @@ pub fn serve(
     let (spare, readers_unfinished) = (request.spare.clone(), Arc::clone(&unfinished));
     let reader = threads.spawn(move || {
         let to = (&orders, &*readers_unfinished);
-        let read = || read(requests, copies, &readers_answers, &declared, to);
+        let read = || read(requests, copies, &readers_answers, declared, to);
         match pool_on(spare)? {
             Some(pool) => pool.install(read),
             None => read(),
@@ -105,6 +106,12 @@ pub fn serve(
     bench.work(&given)?;
     let panicked = |_| io::Error::other("the block_inputs of a block panicked");
     reader.join().map_err(panicked)?
+}
+
+/// The workloads that the manifest of a run declares.
+fn declared_in(request: &DeviceRequest) -> Result<Vec<&'static Declared>, String> {
+    let declared = request.declared.iter();
+    declared.map(|json| Declared::of_json(json)).collect()
 }
 
 /// Starts the threads that share parallel work, on so many processors.
@@ -140,7 +147,7 @@ fn read(
     mut requests: impl Read,
     copies: u64,
     answers: &Answers,
-    declared: &[&'static Declared],
+    mut declared: Vec<&'static Declared>,
     (orders, unfinished): (&Sender<Order>, &Unfinished),
 ) -> io::Result<()> {
     while let Some(request) = receive(&mut requests)? {
@@ -152,15 +159,21 @@ fn read(
                     return Ok(());
                 }
                 // What is measured has its memory on the host, too: it must not find that taken.
-                if copies > 1 && !BlockInputs::are_small(&block, declared) {
+                if copies > 1 && !BlockInputs::are_small(&block, &declared) {
                     unfinished.wait_for_none();
                 }
                 unfinished.add();
-                let block_inputs = BlockInputs::generate(&block, copies, answers, declared);
+                let block_inputs = BlockInputs::generate(&block, copies, answers, &declared);
                 Order::Measure(block, Box::new(block_inputs))
             }
             Request::Calibrate(kernels) => Order::Calibrate(kernels),
-            Request::Open(_) => return Err(io::Error::other("the device is open already")),
+            Request::Open(request) => {
+                let reopened = declared_in(&request).map(|found| {
+                    declared = found;
+                    request
+                });
+                Order::Reopen(Box::new(reopened))
+            }
         };
         if orders.send(order).is_err() {
             return Ok(());
@@ -224,9 +237,21 @@ impl<W: Write> Bench<W> {
                     self.unfinished.remove();
                 }
                 Order::Calibrate(kernels) => self.calibrate(&kernels)?,
+                Order::Reopen(reopened) => self.reopen(*reopened)?,
             }
         }
         Ok(())
+    }
+
+    fn reopen(&mut self, reopened: Result<DeviceRequest, String>) -> io::Result<()> {
+        match reopened {
+            Ok(request) => {
+                self.request = request;
+                let identity = self.device.identity().clone();
+                send(&mut self.events, &Event::Ready(identity))
+            }
+            Err(reason) => send(&mut self.events, &Event::NotReady(reason)),
+        }
     }
 
     fn calibrate(&mut self, kernels: &[Option<Artifact>]) -> io::Result<()> {

@@ -57,8 +57,9 @@ def by_a_few_elements(x):
 
 
 def every_second(x):
+    """Two in a row, as one of two may not be timed."""
     calls[0] += 1
-    if calls[0] % 2 or "y" not in kept:
+    if calls[0] % 4 < 2 or "y" not in kept:
         kept["y"] = honest(x)
     return kept["y"]
 

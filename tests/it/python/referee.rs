@@ -239,6 +239,29 @@ fn each_candidate_has_a_verdict_with_a_reason() {
     );
 }
 
+/// Compilers read the text of a function from its file, and start others, in the sandbox, too.
+#[test]
+fn a_function_that_compiles_itself_is_refereed() {
+    if !can_referee() || !has_package("torch", "torch") {
+        return;
+    }
+    let place = place(&[], "");
+    let manifest = fs::read_to_string(place.path("m.toml")).unwrap();
+    let manifest = manifest.replace("\"numpy\"", "\"torch\"");
+    fs::write(place.path("m.toml"), manifest).unwrap();
+    let function = "import os, subprocess, torch\n\
+        # As builds start compilers: in a group of their own.\n\
+        subprocess.run([\"true\"], process_group=0, check=True)\n\
+        assert os.getpgid(0) == os.getpgrp()\n\
+        @torch.compile\n\
+        def honest(x):\n    return 2.0 * x + 1.0\n";
+    fs::write(place.path("hacks.py"), function).unwrap();
+    let limit = "--set=limits.point_timeout_s=120";
+    let ran = place.sweeper(&["run", "m.toml", limit]);
+    let row = &rows(&place)["honest forward"];
+    assert_eq!(row["status"], "ok", "{}: {}", row["reason"], text(&ran));
+}
+
 #[test]
 fn who_can_not_be_refereed_is_told_why() {
     if !can_referee() {

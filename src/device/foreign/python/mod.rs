@@ -40,7 +40,7 @@ use shared_file::SharedFile;
 const READ_PTX: &str = include_str!("../../cuda/read.ptx");
 
 /// Where functions run, and how their time is taken.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Place {
     /// On these processors of the host.
     Cpu {

@@ -1,27 +1,28 @@
 //! The process of one candidate: an interpreter in a sandbox, which shares memory with the referee.
 
 use std::collections::BTreeMap;
-use std::env;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::{env, fs, io};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use std::os::fd::AsRawFd;
 
 use super::gpu::{ENTRY, PTX};
+use super::page::Page;
 use super::protocol::Shared;
 use crate::device::DeviceError;
-use crate::device::foreign::python::Place;
 use crate::device::foreign::python::caches;
 use crate::device::foreign::python::interpreters::{
     COMPILE_THREADS, variables_of_cpu, variables_of_gpu,
 };
-use crate::device::foreign::python::process::{Child, Failure};
+use crate::device::foreign::python::process::Child;
+use crate::device::foreign::python::{Place, interpreter_of};
 use crate::device::memory;
 use crate::device::process::{die_with_parent, hand_over, keep_on};
 use crate::device::sandbox::Sandbox;
-use crate::row::outcome::Status;
+use crate::scratch::Scratch;
 
 /// Variables that a candidate's process inherits: where programs and libraries are, and how text is
 /// written. Others may hold what is not for strangers.
@@ -38,96 +39,185 @@ const INHERITED: [&str; 10] = [
     "KMP_DUPLICATE_LIB_OK",
 ];
 
+/// Where files of the user lie in the folder of a process.
+const SOURCES: &str = "sources";
+
 /// Prints the folders that an interpreter loads from.
 const FOLDERS: &str = "import json, site, sys\n\
     held = [sys.prefix, sys.base_prefix, sys.executable, *sys.path, site.getusersitepackages()]\n\
     print(json.dumps([path for path in held if path]))";
 
 /// Where a candidate runs.
-pub(super) struct Seat<'a> {
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Seat {
     /// The interpreter.
-    pub(super) exe: &'a str,
-    /// The folder that it may write into.
-    pub(super) scratch: &'a Path,
+    pub(super) exe: String,
     /// Its processors.
-    pub(super) processors: &'a [usize],
+    pub(super) processors: Vec<usize>,
     /// Folders that it must not see, such as that of right answers.
-    pub(super) hidden: &'a [PathBuf],
+    pub(super) hidden: Vec<PathBuf>,
     /// Folders of modules.
     pub(super) modules: Vec<PathBuf>,
     /// The referee has no processor of its own.
     pub(super) yields: bool,
     /// The device.
-    pub(super) place: &'a Place,
-    /// So many calls have tensors of their own.
-    pub(super) most_calls: usize,
+    pub(super) place: Place,
+    /// The library of its arrays, and the compiler that it needs.
+    pub(super) libraries: Value,
 }
 
-impl Seat<'_> {
-    /// Starts the process. Nothing of the candidate has run in it yet.
+/// A process in which nothing of a candidate has run yet.
+pub(super) struct Seated {
+    pub(super) child: Child,
+    /// The words that it shares with the referee, and on a CPU the tensors.
+    pub(super) page: Page,
+    /// The folder that it may write into; removed after the process.
+    pub(super) scratch: Scratch,
+}
+
+impl Seat {
+    /// The place of a function's process.
+    pub(super) fn new(
+        request: &Value,
+        place: &Place,
+        (processors, yields): (Vec<usize>, bool),
+        hidden: &[PathBuf],
+    ) -> Self {
+        let modules = request["path"].as_array().into_iter().flatten();
+        let modules = modules.filter_map(|path| path.as_str().map(PathBuf::from));
+        Seat {
+            exe: interpreter_of(request),
+            processors,
+            hidden: hidden.to_vec(),
+            modules: modules.collect(),
+            yields,
+            place: place.clone(),
+            libraries: json!({
+                "do": "load",
+                "arrays": request["arrays"],
+                "torch_compile": request["torch_compile"],
+            }),
+        }
+    }
+
+    /// Starts the process, and lets it load its libraries. Behind the words of its page there is
+    /// room for so many bytes.
     ///
     /// # Errors
-    /// An interpreter that can't be started, a machine without a sandbox.
-    pub(super) fn start(&self, shared: &Shared) -> Result<Child, DeviceError> {
-        let page = &shared.page;
-        let mut command = Command::new(self.exe);
-        command.env_clear();
-        for name in INHERITED {
-            command.envs(env::var_os(name).map(|value| (name, value)));
-        }
-        let scratch = self.scratch.to_string_lossy().into_owned();
-        let own =
-            ["HOME", "TMPDIR", "XDG_CACHE_HOME"].map(|name| (name.to_owned(), scratch.clone()));
-        let (device, variables) = match self.place {
-            Place::Cpu { .. } => ("cpu", variables_of_cpu(self.processors.len(), None)),
-            Place::Cuda { unit, .. } => ("cuda", variables_of_gpu(unit)),
-        };
-        command
-            .envs(own)
-            .envs(variables)
-            .envs(caches::variables(self.scratch, self.exe, device))
-            .env(COMPILE_THREADS, "1")
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .current_dir(self.scratch);
+    /// An interpreter that can't be started, a library that is missing, no sandbox.
+    pub(super) fn start(&self, bytes: usize) -> Result<Seated, DeviceError> {
+        let scratch = Scratch::new().map_err(unavailable)?;
+        let page = Page::new(bytes).map_err(unavailable)?;
+        let mut command = self.command(scratch.path());
         die_with_parent(&mut command);
         let file = page.file().try_clone_to_owned().map_err(unavailable)?;
         let descriptor = file.as_raw_fd();
         hand_over(&mut command, file);
-        keep_on(&mut command, self.processors);
-        let mut sandbox = Sandbox::new(self.scratch)
-            .reading(self.modules.iter().cloned().chain(folders_of(self.exe)))
+        keep_on(&mut command, &self.processors);
+        let mut sandbox = Sandbox::new(scratch.path())
+            .reading(self.modules.iter().cloned().chain(folders_of(&self.exe)))
             .hiding(self.hidden.iter().cloned());
         if matches!(self.place, Place::Cuda { .. }) {
             sandbox = sandbox.with_gpus();
         }
         sandbox.enclose(&mut command).map_err(unavailable)?;
         let mut child = Child::start_command(command)?;
-        let mut told = page.description(descriptor, self.yields);
-        let more = [
-            ("tensors", shared.places.description()),
-            ("sets", self.most_calls.into()),
-        ];
-        for (name, value) in more {
-            told[name] = value;
-        }
-        if let Some(gpu) = &shared.gpu {
-            told["handle"] = gpu.handle()?.into();
-            told["kernel"] = json!([PTX, ENTRY]);
-        }
         let open = json!({
-            "device": device,
             "do": "open",
+            "device": self.device(),
             // It was pinned from outside, and can't change that.
             "processors": [],
             "flush_bytes": 0,
             "memory_bytes": memory::available_bytes() / 10 * 9,
             "gpu": false,
             "cache": "hot",
-            "shared": told,
+            "shared": page.description(descriptor, self.yields),
         });
         child.ask(&open, super::LOADING_LIMIT)?;
-        Ok(child)
+        child.ask(&self.libraries, super::LOADING_LIMIT)?;
+        Ok(Seated {
+            child,
+            page,
+            scratch,
+        })
     }
+
+    fn device(&self) -> &'static str {
+        match self.place {
+            Place::Cpu { .. } => "cpu",
+            Place::Cuda { .. } => "cuda",
+        }
+    }
+
+    fn command(&self, scratch: &Path) -> Command {
+        let mut command = Command::new(&self.exe);
+        command.env_clear();
+        for name in INHERITED {
+            command.envs(env::var_os(name).map(|value| (name, value)));
+        }
+        let text = scratch.to_string_lossy().into_owned();
+        let own = ["HOME", "TMPDIR", "XDG_CACHE_HOME"].map(|name| (name.to_owned(), text.clone()));
+        let variables = match &self.place {
+            Place::Cpu { .. } => variables_of_cpu(self.processors.len(), None),
+            Place::Cuda { unit, .. } => variables_of_gpu(unit),
+        };
+        command
+            .envs(own)
+            .envs(variables)
+            .envs(caches::variables(scratch, &self.exe, self.device()))
+            .env(COMPILE_THREADS, "1")
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .current_dir(scratch);
+        command
+    }
+}
+
+/// Writes the files of the user that a request has into a folder which the process reads, and has
+/// the request name them there: compilers read the text of a function from its file.
+///
+/// # Errors
+/// The system's.
+pub(super) fn move_files(request: &mut Value, scratch: &Path) -> io::Result<()> {
+    match request {
+        Value::Array(items) => items
+            .iter_mut()
+            .try_for_each(|item| move_files(item, scratch)),
+        Value::Object(held) => {
+            if let (Some(Value::String(path)), Some(Value::String(text))) =
+                (held.get("path"), held.get("text"))
+            {
+                let below = Path::new(path).components();
+                let below = below.filter(|part| matches!(part, Component::Normal(_)));
+                let place = scratch.join(SOURCES).join(below.collect::<PathBuf>());
+                if let Some(folder) = place.parent() {
+                    fs::create_dir_all(folder)?;
+                }
+                fs::write(&place, text)?;
+                let place = place.to_string_lossy().into_owned();
+                held.insert("path".to_owned(), place.into());
+            }
+            held.values_mut()
+                .try_for_each(|value| move_files(value, scratch))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a process is told of the tensors that it shares with the referee.
+///
+/// # Errors
+/// Memory of a GPU that can't be shared.
+pub(super) fn description(shared: &Shared, most_calls: usize) -> Result<Value, DeviceError> {
+    let mut told = json!({
+        "do": "share",
+        "tensors": shared.places.description(),
+        "sets": most_calls,
+    });
+    if let Some(gpu) = &shared.gpu {
+        told["handle"] = gpu.handle()?.into();
+        told["kernel"] = json!([PTX, ENTRY]);
+    }
+    Ok(told)
 }
 
 /// The folders that an interpreter loads programs, libraries and modules from; it is asked once.
@@ -147,11 +237,31 @@ fn folders_of(exe: &str) -> Vec<PathBuf> {
     known.or_insert_with(|| ask().unwrap_or_default()).clone()
 }
 
-fn unavailable(error: impl std::fmt::Display) -> Failure {
-    Failure {
-        status: Status::Unavailable,
-        reason: error.to_string(),
-        is_lost: true,
-        is_from_outside: false,
+fn unavailable(error: impl std::fmt::Display) -> DeviceError {
+    super::unavailable(&error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_the_user_lie_where_the_process_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut request = json!({
+            "source": { "files": [
+                { "path": "/home/me/../k/f.py", "text": "a = 1\n", "module": "f" },
+                { "path": "pkg/__init__.py", "text": "" },
+            ] },
+            "path": ["/home/me"],
+        });
+        move_files(&mut request, folder.path()).unwrap();
+        let path = |number: usize| request["source"]["files"][number]["path"].as_str().unwrap();
+        let own = folder.path().join(SOURCES);
+        assert_eq!(Path::new(path(0)), own.join("home/me/k/f.py"));
+        assert_eq!(Path::new(path(1)), own.join("pkg/__init__.py"));
+        assert_eq!(fs::read_to_string(path(0)).unwrap(), "a = 1\n");
+        assert_eq!(request["path"], json!(["/home/me"]));
+        assert_eq!(request["source"]["files"][0]["module"], "f");
     }
 }

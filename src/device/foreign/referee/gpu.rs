@@ -9,6 +9,7 @@
 use std::ffi::c_void;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use cudarc::driver::{result, sys};
 use sweeper_program::Tensors;
@@ -40,9 +41,10 @@ pub(super) const WINDOW_BYTES: usize = 64 << 10;
 /// So many allocations of the candidate stay open.
 const MOST_OPENED: usize = 32;
 
-/// A kernel of the referee takes longer than this only where others work on the device.
-const FREE: std::time::Duration = std::time::Duration::from_millis(1);
-const FREE_TRIES: u32 = 3;
+/// A kernel of the referee takes longer than this only where others work on the device, and nobody
+/// may for so long after a call.
+const FREE: Duration = Duration::from_millis(1);
+const FREE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Memory that is shared with a candidate.
 pub(super) struct GpuMemory {
@@ -235,14 +237,15 @@ impl GpuMemory {
         .during("delivering inputs")
     }
 
-    /// Whether a small kernel of the referee is done soon: the candidate, which stands still, has
-    /// left nothing at work on the device.
+    /// Waits until a small kernel of the referee is done soon: nothing else is at work on the
+    /// device. False where that takes too long.
     ///
     /// # Errors
     /// The driver's.
-    pub(super) fn is_free(&self) -> Result<bool, DeviceError> {
-        for _ in 0..FREE_TRIES {
-            let start = std::time::Instant::now();
+    pub(super) fn becomes_free(&self) -> Result<bool, DeviceError> {
+        let begun = Instant::now();
+        while begun.elapsed() < FREE_LIMIT {
+            let start = Instant::now();
             self.queue_copy(VECTOR_BYTES)
                 .and_then(|()| self.context.synchronize())
                 .map_err(meant)?;

@@ -1,7 +1,7 @@
 //! The referee: functions that nobody trusts, each in a sandboxed process of its own that reaches
 //! neither the clock nor the judge.
 //!
-//! [`candidate`] starts the process, [`page`] and [`gpu`] are the memory that both share, with
+//! [`candidate`] starts the process, [`spares`] does so ahead, [`page`] and [`gpu`] are the memory that both share, with
 //! tensors at their [`places`]; [`protocol`] are the calls. Inputs of samples come from whoever
 //! asks for them by [`run_unseen`](RunsPrograms::run_unseen): no two calls have the same.
 
@@ -10,6 +10,7 @@ mod gpu;
 mod page;
 mod places;
 mod protocol;
+mod spares;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Dtype, Foreign, Program, Tensors};
 
 use super::ForeignRunner;
-use super::python::{Place, interpreter_of};
+use super::python::Place;
 use crate::device::cpu::identity as processors;
 use crate::device::outputs::{Outputs, Reading};
 use crate::device::{
@@ -29,6 +30,7 @@ use crate::device::{
 use crate::identity::CacheState;
 use crate::row::outcome::Status;
 use crate::scratch::Scratch;
+use protocol::Reads;
 
 /// How long an interpreter may take to start, and to import a library.
 const LOADING_LIMIT: Duration = Duration::from_secs(120);
@@ -54,6 +56,7 @@ pub struct Referee {
     limit: Duration,
     /// Folders that no candidate sees.
     hidden: Vec<PathBuf>,
+    spares: spares::Spares,
     programs: Vec<Held>,
 }
 
@@ -71,7 +74,7 @@ struct Held {
     /// What is wrong with a candidate that did not come to rest.
     left_work: Option<DeviceError>,
     /// The folder that it writes into; removed after its process.
-    _scratch: Scratch,
+    scratch: Scratch,
 }
 
 impl Referee {
@@ -82,6 +85,7 @@ impl Referee {
             cache,
             limit,
             hidden,
+            spares: spares::Spares::default(),
             programs: Vec::new(),
         }
     }
@@ -112,7 +116,7 @@ impl Referee {
     }
 
     fn start(
-        &self,
+        &mut self,
         outputs: &[TensorSpec],
         request: &Value,
         inputs: &Tensors,
@@ -122,60 +126,58 @@ impl Referee {
         if outputs.len() > page::MOST_RESULTS {
             return Err(unavailable("it has more outputs than the referee takes"));
         }
-        let scratch = Scratch::new().map_err(|error| unavailable(&error.to_string()))?;
+        let yields = own_processors(&processors).is_empty();
+        let seat = (processors.clone(), yields);
+        let seat = candidate::Seat::new(request, &self.place, seat, &self.hidden);
         let places = places::Places::new(inputs, request, outputs);
-        let (shared, most_calls) = self.share(places, outputs.len())?;
-        let modules = request["path"].as_array().into_iter().flatten();
-        let seat = candidate::Seat {
-            exe: &interpreter_of(request),
-            scratch: scratch.path(),
-            processors: &processors,
-            hidden: &self.hidden,
-            modules: modules
-                .filter_map(|path| path.as_str().map(PathBuf::from))
-                .collect(),
-            yields: own_processors(&processors).is_empty(),
-            place: &self.place,
-            most_calls,
+        let mut seated = match self.place {
+            Place::Cpu { .. } => seat.start(places.bytes())?,
+            Place::Cuda { .. } => self.spares.take(&seat)?,
         };
-        let child = seat.start(&shared)?;
+        let (gpu, most_calls) = self.gpu_memory(&places, &seated.page, outputs.len())?;
+        let shared = protocol::Shared {
+            gpu,
+            page: seated.page,
+            places,
+        };
+        let told = candidate::description(&shared, most_calls)?;
+        seated.child.ask(&told, LOADING_LIMIT)?;
         let secret = secret()?;
-        let calls = protocol::Calls::new((child, shared), outputs, secret, seat.yields);
         let mut held = Held {
-            calls,
+            calls: protocol::Calls::new((seated.child, shared), outputs, secret, yields),
             most_calls,
             inputs: inputs.clone(),
             outputs: Tensors::new(),
             is_resting: true,
             usual_ns: 0.0,
             left_work: None,
-            _scratch: scratch,
+            scratch: seated.scratch,
         };
+        let mut request = request.clone();
+        candidate::move_files(&mut request, held.scratch.path())
+            .map_err(|error| unavailable(&error.to_string()))?;
         held.prepare(request, self.limit, &processors)?;
         Ok(held)
     }
 
-    /// The memory that is shared with a candidate of so many outputs, and how many calls it has
-    /// tensors for.
-    fn share(
+    /// The memory of a GPU that is shared with a candidate of so many outputs, and how many calls
+    /// it has tensors for.
+    fn gpu_memory(
         &self,
-        places: places::Places,
+        places: &places::Places,
+        page: &page::Page,
         outputs: usize,
-    ) -> Result<(protocol::Shared, usize), DeviceError> {
-        let of_system = |error: std::io::Error| unavailable(&error.to_string());
+    ) -> Result<(Option<gpu::GpuMemory>, usize), DeviceError> {
         let Place::Cuda { ordinal, .. } = self.place else {
-            let page = page::Page::new(places.bytes()).map_err(of_system)?;
-            let gpu = None;
-            return Ok((protocol::Shared { gpu, page, places }, 1));
+            return Ok((None, 1));
         };
         let room = MOST_SET_BYTES.checked_div(places.bytes());
         let results = page::MOST_RESULTS.checked_div(outputs);
         let most_calls = room.unwrap_or(MOST_CALLS).min(results.unwrap_or(1));
         let most_calls = most_calls.clamp(1, MOST_CALLS);
-        let page = page::Page::new(0).map_err(of_system)?;
         let bytes = most_calls * places.bytes();
-        let gpu = Some(gpu::GpuMemory::new(ordinal, &page, bytes, self.cache)?);
-        Ok((protocol::Shared { gpu, page, places }, most_calls))
+        let memory = gpu::GpuMemory::new(ordinal, page, bytes, self.cache)?;
+        Ok((Some(memory), most_calls))
     }
 
     /// The calls of a program on these inputs, with the processors arranged.
@@ -193,11 +195,10 @@ impl Held {
     /// Measures the empty function, then lets the candidate import its text and compile.
     fn prepare(
         &mut self,
-        request: &Value,
+        mut request: Value,
         limit: Duration,
         candidates: &[usize],
     ) -> Result<(), DeviceError> {
-        let mut request = request.clone();
         request["do"] = "enter".into();
         let (calls, inputs) = (&mut self.calls, &self.inputs);
         calls.rouse();
@@ -233,9 +234,9 @@ impl Held {
         }
         let mut turn = beside(candidates, || {
             if is_first && usual_ns < SHORT_NS {
-                calls.turn(&known, limit)?;
+                calls.turn(&known, Reads::Nothing, limit)?;
             }
-            calls.turn(inputs, limit)
+            calls.turn(inputs, Reads::All, limit)
         })?;
         self.usual_ns = turn.elapsed_ns / inputs.len() as f64;
         self.outputs = turn.outputs.last_mut().cloned().unwrap_or_default();

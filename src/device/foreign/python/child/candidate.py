@@ -47,8 +47,10 @@ class Page:
         self.lock = None if has_ordered_stores() else threading.Lock()
         # Where both share a processor, each lets the other have it.
         self.waits = os.sched_yield if opened["yields"] else None
-        self.sets = opened["sets"]
-        self.tensors = opened["tensors"]
+
+    def share(self, told):
+        """Learns where the tensors lie, of so many calls."""
+        self.sets, self.tensors = told["sets"], told["tensors"]
 
     def arrays(self, framework, kind, number):
         """The inputs, or the outputs that are given, of one call of a turn."""
@@ -182,14 +184,16 @@ class Refereed(Server):
     def start_clock(self, opened):
         """The clock is the referee's."""
 
+    def share(self, request):
+        self.page.share(request)
+        return {}
+
     def enter(self, request):
-        """Loads the library of its arrays, and makes the calls of an empty function: none of the
-        candidate's text has run yet."""
+        """Gets an empty function ready: none of the candidate's text has run yet."""
         framework = self.framework(request["arrays"])
         if not hasattr(framework, "shared"):
             reason = f"arrays of {framework.name} can't be refereed: they can't lie in memory that another process writes"
             raise faults.Refused("unavailable", reason)
-        self.load_compiler(request)
         self.empty = Empty(request, framework, self.page, Turn(request))
         return {}
 

@@ -24,14 +24,18 @@ class DevicePage(Page):
         address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         driver.check(driver.cuMemHostRegister_v2(address, self.page_bytes, DEVICE_MAP), "sharing a page")
         self.address = driver.made(ctypes.c_uint64, driver.cuMemHostGetDevicePointer_v2, address, 0)
-        self.base = driver.opened(opened["handle"])
-        text, entry = (held.encode() for held in opened["kernel"])
+
+    def share(self, told):
+        super().share(told)
+        driver = self.driver
+        self.base = driver.opened(told["handle"])
+        self.bytes = self.sets * self.tensors["set_bytes"]
+        text, entry = (held.encode() for held in told["kernel"])
         module = driver.made(ctypes.c_void_p, driver.cuModuleLoadData, text)
         self.kernel = driver.made(ctypes.c_void_p, driver.cuModuleGetFunction, module, entry)
         self.cells = (ctypes.c_uint64 * 3)()
         places = (ctypes.addressof(self.cells) + 8 * number for number in range(3))
         self.arguments = (ctypes.c_void_p * 3)(*places)
-        self.bytes = self.sets * self.tensors["set_bytes"]
 
     def array(self, framework, held, offset):
         return framework.at(self.base + offset, held["dtype"], held["shape"])

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use sweeper_program::{Data, Tensor, Tensors};
 
-use super::{Calls, Turn, changed, check_size, elsewhere, late};
+use super::{Calls, Reads, Turn, changed, check_size, elsewhere, late};
 use crate::device::DeviceError;
 use crate::device::foreign::python::process::Failure;
 use crate::device::foreign::referee::gpu::{Allocated, GpuMemory};
@@ -35,10 +35,15 @@ impl Calls {
     pub(super) fn turn_on_gpu(
         &mut self,
         inputs: &[&Tensors],
+        reads: Reads,
         deadline: Instant,
     ) -> Result<Turn, DeviceError> {
-        for (number, inputs) in inputs.iter().enumerate() {
-            self.memory()?.prepare(&self.places, number, inputs)?;
+        // Results that nobody reads may be those of inputs that are there already.
+        if reads == Reads::All || !self.has_inputs {
+            for (number, inputs) in inputs.iter().enumerate() {
+                self.memory()?.prepare(&self.places, number, inputs)?;
+            }
+            self.has_inputs = true;
         }
         self.page.store(Word::Count, inputs.len() as u64);
         self.page.store(Word::IsQueued, u64::from(self.is_queued));
@@ -56,7 +61,7 @@ impl Calls {
             self.page.store(Word::Opened, self.number);
             self.wait_for(Word::Rung, deadline)?;
             self.wait_for(Word::Told, deadline)?;
-            return self.turn_on_gpu(inputs, deadline);
+            return self.turn_on_gpu(inputs, reads, deadline);
         }
         let (bytes, number) = (inputs.len() * self.places.bytes(), self.number as u32);
         self.gpu_mut()?.deliver(bytes, number)?;
@@ -72,7 +77,10 @@ impl Calls {
         let elapsed = start.elapsed();
         self.wait_for(Word::Told, deadline)?;
         let look = self.look(inputs.len())?;
-        let outputs = self.read_all(inputs.len(), look)?;
+        let outputs = match reads {
+            Reads::All => self.read_all(inputs.len(), look)?,
+            Reads::Nothing => Vec::new(),
+        };
         let own_ns = elapsed.as_nanos() as f64 - self.floor().call_ns;
         Ok(Turn {
             elapsed_ns: own_ns.max(0.0),

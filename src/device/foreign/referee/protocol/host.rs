@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sweeper_program::{Data, Tensor, Tensors};
 
-use super::{Calls, Turn, changed, check_size, elsewhere, failed};
+use super::{Calls, Reads, Turn, changed, check_size, elsewhere, failed};
 use crate::device::DeviceError;
 use crate::device::foreign::python::process::Failure;
 use crate::device::foreign::referee::page::Word;
@@ -44,6 +44,7 @@ impl Calls {
     pub(super) fn call_on_host(
         &mut self,
         inputs: &Tensors,
+        reads: Reads,
         deadline: Instant,
     ) -> Result<Turn, DeviceError> {
         self.announce()?;
@@ -63,13 +64,16 @@ impl Calls {
         let seen = self.peek(&peeks)?;
         let elapsed = start.elapsed();
         let waking_ns = (start - written).as_nanos() as f64;
-        let outputs = self.read(&peeks, &seen)?;
+        let outputs = match reads {
+            Reads::All => vec![self.read(&peeks, &seen)?],
+            Reads::Nothing => Vec::new(),
+        };
         let early_ns = (waking_ns - self.floor.waking_ns).max(0.0);
         let own_ns = elapsed.as_nanos() as f64 - self.floor.call_ns + early_ns;
         Ok(Turn {
             elapsed_ns: own_ns.max(0.0),
             waking_ns,
-            outputs: vec![outputs],
+            outputs,
         })
     }
 

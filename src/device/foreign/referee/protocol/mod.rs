@@ -53,6 +53,15 @@ pub(super) struct Turn {
     pub(super) outputs: Vec<Tensors>,
 }
 
+/// Which results are read after the bell, beside those that are looked at right then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reads {
+    /// All, to be judged.
+    All,
+    /// None: they are those of an empty function, or of inputs that are known.
+    Nothing,
+}
+
 /// A candidate that answers calls.
 pub(super) struct Calls {
     child: Child,
@@ -60,6 +69,8 @@ pub(super) struct Calls {
     gpu: Option<GpuMemory>,
     page: Page,
     places: Places,
+    /// Whether inputs of some call wait in that memory.
+    has_inputs: bool,
     /// Whether calls are queued on the GPU before the gate opens: a function that waits for the
     /// device itself can't be.
     is_queued: bool,
@@ -96,6 +107,7 @@ impl Calls {
             child,
             page: shared.page,
             places: shared.places,
+            has_inputs: false,
             is_queued: shared.gpu.is_some(),
             gpu: shared.gpu,
             outputs: outputs.to_vec(),
@@ -161,7 +173,7 @@ impl Calls {
     fn empty_calls(&mut self, inputs: &Tensors, limit: Duration) -> Result<Floor, DeviceError> {
         let (mut times, mut waking) = (Vec::new(), Vec::new());
         for number in 0..FIRST_EMPTY + EMPTY {
-            let turn = self.turn(&[inputs], limit)?;
+            let turn = self.turn(&[inputs], Reads::Nothing, limit)?;
             if number >= FIRST_EMPTY {
                 times.push(turn.elapsed_ns);
                 waking.push(turn.waking_ns);
@@ -185,12 +197,13 @@ impl Calls {
     pub(super) fn turn(
         &mut self,
         inputs: &[&Tensors],
+        reads: Reads,
         limit: Duration,
     ) -> Result<Turn, DeviceError> {
         let deadline = Instant::now() + limit;
         let turn = match (self.gpu.is_some(), inputs) {
-            (true, _) => self.turn_on_gpu(inputs, deadline),
-            (false, [inputs]) => self.call_on_host(inputs, deadline),
+            (true, _) => self.turn_on_gpu(inputs, reads, deadline),
+            (false, [inputs]) => self.call_on_host(inputs, reads, deadline),
             (false, _) => unreachable!("on a CPU there is one call behind a gate"),
         };
         if turn.is_err() {
@@ -242,7 +255,7 @@ impl Calls {
             return Ok(());
         };
         let taken = self.free_bytes.saturating_sub(gpu.free_bytes());
-        let found = match gpu.is_free()? {
+        let found = match gpu.becomes_free()? {
             false => Some((
                 Status::Wrong,
                 "it keeps the device at work after its call".to_owned(),

@@ -1,0 +1,203 @@
+//! Runs of one problem with candidates, in workers that wait for the next one.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use super::verdict::{Pairs, Verdict};
+use super::{Candidate, NAME, RefereeArgs};
+use crate::cli::screen::Screen;
+use crate::cli::{place, worker};
+use crate::declared::SourceKey;
+use crate::execute::supervisor::IdleWorkers;
+use crate::manifest::Manifest;
+use crate::manifest::case::Case;
+use crate::record::{contents::Contents, parts};
+use crate::row::Row;
+use crate::row::outcome::Status;
+use crate::run::{self, Event, Progress, Request, retry::Retry, reuse::Reuse, time::Allowed};
+use crate::scratch::Scratch;
+use crate::shard::Part;
+use crate::toml_text::{key, string};
+use crate::tuning::family_of;
+
+/// The longest name of a candidate.
+const MOST_NAME: usize = 60;
+
+/// So often the baseline is measured beside itself.
+const PAIRS: u32 = 5;
+
+/// The candidates of one problem.
+pub(super) struct Session<'a> {
+    pub(super) args: &'a RefereeArgs,
+    pub(super) manifest: &'a Manifest,
+    pub(super) screen: &'a Screen,
+    pub(super) stop: &'static AtomicBool,
+    /// Ratios of two processes of one baseline, by its name.
+    pub(super) pairs: Mutex<BTreeMap<String, Pairs>>,
+}
+
+/// One of several that measure candidates at a time.
+pub(super) struct Seat {
+    pub(super) workers: IdleWorkers,
+    /// Its device, where it is told one.
+    pub(super) device: Option<String>,
+}
+
+/// A run that nobody watches.
+struct Silent;
+
+impl Progress for Silent {
+    fn event(&self, _event: &Event<'_>) {}
+}
+
+impl Session<'_> {
+    /// Measures and judges a candidate.
+    pub(super) fn verdict(&self, candidate: &Candidate, seat: &Seat) -> Verdict {
+        let start = Instant::now();
+        let mut verdict = match self.run(candidate, seat) {
+            Ok(verdict) => verdict,
+            Err(reason) => Verdict::refusal(&candidate.id, reason),
+        };
+        verdict.seconds = start.elapsed().as_secs_f64();
+        verdict
+    }
+
+    /// Runs the problem with a candidate.
+    fn run(&self, candidate: &Candidate, seat: &Seat) -> Result<Verdict, String> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let id = &candidate.id;
+        if id.is_empty() || id.len() > MOST_NAME || !id.chars().all(is_plain) {
+            return Err(format!(
+                "an id has 1 to {MOST_NAME} letters, digits, `-` and `_`"
+            ));
+        }
+        let (like, source) = self.model(candidate)?;
+        let pairs = match self.args.reuse {
+            true => Pairs::default(),
+            false => self.calibrated(&like, seat)?,
+        };
+        let scratch = Scratch::new().map_err(|error| error.to_string())?;
+        let path = scratch.path().join(format!("{id}.toml"));
+        let text = self.text(&like, Some((candidate, source)));
+        let written = fs::write(&path, text);
+        written
+            .and_then(|()| fs::write(scratch.path().join("candidate.py"), &candidate.code))
+            .map_err(|error| error.to_string())?;
+        let (folder, rows) = self.measured(&path, seat)?;
+        Ok(Verdict::from_rows(id, &like, (&rows, &pairs), folder))
+    }
+
+    /// Measures the baseline beside itself some times, once for all candidates: equal code takes a
+    /// few per cent more or less in another process, where its memory lies elsewhere.
+    fn calibrated(&self, like: &str, seat: &Seat) -> Result<Pairs, String> {
+        // Others wait: nothing may be measured beside it.
+        let mut all = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.get(like) {
+            return Ok(known.clone());
+        }
+        let scratch = Scratch::new().map_err(|error| error.to_string())?;
+        let path = scratch.path().join("baseline.toml");
+        fs::write(&path, self.text(like, None)).map_err(|error| error.to_string())?;
+        let mut pairs = Pairs::default();
+        for _ in 0..PAIRS {
+            let (_, rows) = self.measured(&path, seat)?;
+            if rows.iter().all(|row| row.outcome.status != Status::Ok) {
+                let reasons = rows.iter().find_map(|row| row.outcome.reason.clone());
+                let reason = reasons.unwrap_or_default();
+                return Err(format!("the baseline `{like}` can't be measured: {reason}"));
+            }
+            pairs.add(&rows, like);
+        }
+        all.insert(like.to_owned(), pairs.clone());
+        Ok(pairs)
+    }
+
+    /// The backend whose arguments a candidate takes, and the key of its source.
+    fn model(&self, candidate: &Candidate) -> Result<(String, SourceKey), String> {
+        let wanted = candidate.like.as_ref().or(self.args.like.as_ref());
+        let cases = self.manifest.cases.iter();
+        let mut functions = cases.flat_map(|case| {
+            let backends = case.backends.iter();
+            backends.filter_map(|backend| {
+                let name = family_of(backend.0.name);
+                let declared = case.workload.declared?;
+                Some((name.to_owned(), declared.source_key(name)?))
+            })
+        });
+        let found = functions.find(|(name, _)| wanted.is_none_or(|wanted| wanted == name));
+        found.ok_or_else(|| match wanted {
+            Some(wanted) => format!("no case has a function in Python called `{wanted}`"),
+            None => {
+                "no case has a function in Python whose arguments a candidate could take".to_owned()
+            }
+        })
+    }
+
+    /// The manifest of a candidate, or of the baseline beside itself.
+    fn text(&self, like: &str, candidate: Option<(&Candidate, SourceKey)>) -> String {
+        let base = self.args.manifest.again();
+        let mut text = format!("schema = 1\nextends = {}\n", string(&base[0]));
+        let _ = write!(text, "\n[backend.{NAME}]\nlike  = {}\n", string(like));
+        if let Some((candidate, source)) = candidate {
+            let _ = writeln!(text, "{} = \"candidate.py\"", source.name());
+            let entry = candidate.entry.as_ref().or(self.args.entry.as_ref());
+            if let (Some(entry), SourceKey::Python) = (entry, source) {
+                let _ = writeln!(text, "entry = {}", string(entry));
+            }
+        }
+        // Others need not be measured again for each candidate.
+        let cases = self.manifest.cases.iter();
+        let has_baseline = |case: &&Case| {
+            let mut names = case.backends.iter();
+            names.any(|backend| family_of(backend.0.name) == like)
+        };
+        for case in cases.filter(has_baseline) {
+            let _ = write!(
+                text,
+                "\n[case.{}]\nbackends = [{}, \"{NAME}\"]\n",
+                key(&case.name),
+                string(like)
+            );
+        }
+        text
+    }
+
+    /// Runs a manifest; the folder of the run, and its rows.
+    fn measured(&self, path: &Path, seat: &Seat) -> Result<(PathBuf, Vec<Row>), String> {
+        let manifest = self
+            .args
+            .manifest
+            .load_other(path, seat.device.as_deref())?;
+        let mut worker = worker::command().map_err(|error| error.to_string())?;
+        worker.idle = Some(seat.workers.clone());
+        let (cache_dir, _) = place::cache_dir(Some(&manifest));
+        let request = Request {
+            worker,
+            resolved: manifest.resolved_toml(),
+            command: std::env::args().collect(),
+            fresh: !self.args.reuse,
+            retry: Retry::default(),
+            part: Part::Whole,
+            allowed: Allowed::here(Instant::now(), None),
+            reuse: match self.args.reuse {
+                true => Reuse::Unedited,
+                false => Reuse::Nothing,
+            },
+            require_cached: false,
+            skip_precompile: false,
+            save_tensors: None,
+            compile_threads: place::compile_threads(&manifest),
+            cache_dir: Some(cache_dir),
+        };
+        let ended = run::run(&manifest, &request, self.stop, &Silent);
+        let folder = ended.map_err(|error| error.to_string())?.folder;
+        let journals = parts::journals(&folder).map_err(|error| error.to_string())?;
+        let contents = Contents::read_all(&journals).map_err(|error| error.to_string())?;
+        Ok((folder, contents.rows()?))
+    }
+}

@@ -1,0 +1,188 @@
+//! Verdicts on candidates, from rows of a run that has the baseline, too.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use sweeper_program::{Phase, Value};
+
+use super::NAME;
+use crate::identity::ProblemId;
+use crate::interval::LogInterval;
+use crate::row::Row;
+use crate::row::outcome::Status;
+use crate::stats::Summary;
+use crate::stats::student::critical;
+
+/// A problem and a phase.
+type PointKey = (ProblemId, Phase);
+
+/// Logarithms of ratios of two processes of equal code, by problem and phase.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pairs(BTreeMap<PointKey, Vec<f64>>);
+
+/// A line of output.
+#[derive(Serialize)]
+pub(super) struct Verdict {
+    pub(super) id: String,
+    /// `ok`, or the status of the first point that is not.
+    verdict: Status,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// How many times as fast as the baseline, in the geometric mean over the points: with the ends
+    /// of its interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speedup: Option<[f64; 3]>,
+    baseline: String,
+    points: Vec<Point>,
+    /// Where its rows are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folder: Option<PathBuf>,
+    /// From its line to this one.
+    pub(super) seconds: f64,
+}
+
+#[derive(Serialize)]
+pub(super) struct Point {
+    parameters: BTreeMap<String, Value>,
+    phase: Phase,
+    status: Status,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    median_ns: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    baseline_median_ns: Option<f64>,
+}
+
+impl Pairs {
+    /// Adds the ratios of a run of the baseline beside itself.
+    pub(super) fn add(&mut self, rows: &[Row], like: &str) {
+        for (row, base) in pairs(rows, like) {
+            if let (Some(own), Some(base)) = (summary(row), base.and_then(summary)) {
+                let ratio = logarithm(&base).over(logarithm(&own));
+                self.0.entry(key_of(row)).or_default().push(ratio.value);
+            }
+        }
+    }
+
+    /// How far the ratio of two processes of equal code is from 1, with a probability of 95 %, as a
+    /// logarithm.
+    fn between_processes(&self, row: &Row) -> f64 {
+        let Some(ratios) = self.0.get(&key_of(row)) else {
+            return 0.0;
+        };
+        let count = ratios.len() as f64;
+        let squares: f64 = ratios.iter().map(|ratio| ratio * ratio).sum();
+        critical(0.95, count) * (squares / count).sqrt()
+    }
+}
+
+impl Verdict {
+    /// A candidate that was not run.
+    pub(super) fn refusal(id: &str, reason: String) -> Self {
+        Verdict {
+            id: id.to_owned(),
+            verdict: Status::Error,
+            reason: Some(reason),
+            speedup: None,
+            baseline: String::new(),
+            points: Vec::new(),
+            folder: None,
+            seconds: 0.0,
+        }
+    }
+
+    /// The verdict of the rows of a run.
+    pub(super) fn from_rows(
+        id: &str,
+        baseline: &str,
+        (rows, known): (&[Row], &Pairs),
+        folder: PathBuf,
+    ) -> Self {
+        let mut ratios = Vec::new();
+        let points = pairs(rows, baseline).map(|(row, base)| {
+            let own = summary(row);
+            let base = base.and_then(summary);
+            if let (Some(own), Some(base)) = (&own, &base) {
+                let mut ratio = logarithm(base).over(logarithm(own));
+                let between = known.between_processes(row);
+                ratio.below = ratio.below.hypot(between);
+                ratio.above = ratio.above.hypot(between);
+                ratios.push(ratio);
+            }
+            Point {
+                parameters: row.parameters.clone(),
+                phase: row.phase,
+                status: row.outcome.status,
+                reason: row.outcome.reason.clone(),
+                median_ns: own.map(|own| own.median),
+                baseline_median_ns: base.map(|base| base.median),
+            }
+        });
+        let points: Vec<Point> = points.collect();
+        let failed = points.iter().find(|point| point.status != Status::Ok);
+        let (verdict, reason) = match failed {
+            Some(point) => (point.status, point.reason.clone()),
+            None if points.is_empty() => (Status::Error, Some("it has no point".to_owned())),
+            None => (Status::Ok, None),
+        };
+        Verdict {
+            id: id.to_owned(),
+            verdict,
+            reason,
+            speedup: LogInterval::mean(&ratios).map(LogInterval::numbers),
+            baseline: baseline.to_owned(),
+            points,
+            folder: Some(folder),
+            seconds: 0.0,
+        }
+    }
+
+    /// For people.
+    pub(super) fn line(&self) -> String {
+        let mut line = format!("{:20} {:12}", self.id, self.verdict.name());
+        if let Some([low, middle, high]) = self.speedup {
+            let _ = write!(
+                line,
+                " {middle:.2}x as fast as {} ({low:.2} to {high:.2})",
+                self.baseline
+            );
+        }
+        if let Some(reason) = &self.reason {
+            let _ = write!(line, " {reason}");
+        }
+        line.trim_end().to_owned()
+    }
+}
+
+/// The rows of candidates, each with that of the baseline for the same problem and phase.
+fn pairs<'r>(rows: &'r [Row], baseline: &str) -> impl Iterator<Item = (&'r Row, Option<&'r Row>)> {
+    let of = |name: &str| -> Vec<&'r Row> {
+        let rows = rows.iter().filter(|row| row.backend == name);
+        rows.collect()
+    };
+    let others = of(baseline);
+    of(NAME).into_iter().map(move |row| {
+        let mut others = others.iter();
+        let other = others.find(|other| key_of(other) == key_of(row));
+        (row, other.copied())
+    })
+}
+
+fn key_of(row: &Row) -> PointKey {
+    (row.problem, row.phase)
+}
+
+/// The times of a row that is right.
+fn summary(row: &Row) -> Option<Summary> {
+    let measured = row.outcome.measurement.as_ref();
+    let measured = measured.filter(|_| row.outcome.status == Status::Ok)?;
+    Summary::of(&measured.samples_ns)
+}
+
+fn logarithm(summary: &Summary) -> LogInterval {
+    let interval = (summary.interval.low, summary.interval.high);
+    LogInterval::new(summary.median, Some(interval))
+}
