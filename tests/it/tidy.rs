@@ -16,12 +16,12 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 108_100),
+    ("src", 108_600),
     ("kernels/program/src", 6_650),
     ("kernels/compiler/src", 31_700),
     ("kernels/workloads/src", 19_200),
     ("cache/src", 6200),
-    ("tests/it", 28_900),
+    ("tests/it", 29_300),
 ];
 
 /// Private words for things that the field has names for, and these names.
