@@ -11,6 +11,7 @@
 //! the others in none of them.
 
 mod calls;
+mod near;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -54,6 +55,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 const SLACK_ON_CPU: (f64, f64) = (2.0, 5e3);
 const SLACK_ON_GPU: (f64, f64) = (1.1, 5e3);
 const SLACK_OF_KERNELS: (f64, f64) = (1.5, 1e4);
+
+/// So often a program may try inputs near those that it knows.
+const NEAR_TRIES: u32 = 8;
 
 /// From so many runs on known inputs on, they say how long one takes. One of eight may be quicker:
 /// a program that does not work in one of eight gains little.
@@ -289,7 +293,7 @@ impl Audit {
             }
         }
         if pace.is_slower() {
-            return Ok(Found::Slow(pace));
+            return self.found_near(audited, pace, device);
         }
         // The first outputs alone were judged: it may work for as many inputs as an audit looks at.
         let complaint = match unjudged {
@@ -297,6 +301,48 @@ impl Audit {
             None => None,
         };
         Ok(complaint.map_or(Found::Right, Found::Wrong))
+    }
+}
+
+impl Audit {
+    /// Lets a program that is slower on other inputs try inputs near those that it knows, on a CPU:
+    /// see [`near`].
+    fn found_near(
+        &self,
+        audited: &Audited<'_>,
+        mut pace: Pace,
+        device: &mut dyn Device,
+    ) -> Result<Found, DeviceError> {
+        // What a function makes may have an order or a sum that others have not.
+        let is_made = audited.instance.problem.foreign_inputs(0).is_some();
+        if device.target() != Target::Cpu || is_made {
+            return Ok(Found::Slow(pace));
+        }
+        let given = &audited.instance.inputs;
+        let read = Reading {
+            specs: audited.specs,
+            may_stay: false,
+        };
+        for number in 0..NEAR_TRIES {
+            let other = Other {
+                inputs: near::near(given, &key(audited.block, &format!("near {number}"))),
+                slot: Slot::FurtherAudit,
+                told: "near those that it had seen",
+                expected: OnceCell::new(),
+            };
+            pace.known_ns
+                .push(device.run_known(audited.program, given)?);
+            let Some(run) = device.run_unseen(audited.program, &other.inputs, read)? else {
+                break;
+            };
+            pace.unseen_ns.push(run.elapsed_ns);
+            // Those before were slower.
+            if pace.is_as_fast() {
+                let complaint = other.complaint(audited, &run.outputs)?;
+                return Ok(complaint.map_or(Found::Right, Found::Wrong));
+            }
+        }
+        Ok(Found::Slow(pace))
     }
 }
 
