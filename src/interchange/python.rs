@@ -22,8 +22,11 @@ pub enum Object {
 /// Names with their values.
 pub type Names = BTreeMap<String, Object>;
 
-/// A list is no longer than this.
+/// A list is no longer than this, and no more values are looked at for one.
 const MOST: i64 = 1_000_000;
+
+/// Expressions nest no deeper than this: each level takes some of the stack.
+const DEEPEST: u32 = 64;
 
 /// The value of an expression.
 ///
@@ -33,32 +36,47 @@ pub fn evaluate(text: &str, names: &Names) -> Result<Object, String> {
     let mut reader = Reader {
         rest: text,
         names: names.clone(),
+        depth: 0,
+        atoms: 0,
     };
-    let value = reader.sum();
-    let value = value.and_then(|value| match reader.rest.trim_start() {
-        "" => Ok(value),
-        rest => Err(format!("`{rest}` is not understood")),
-    });
-    value.map_err(|reason| format!("`{text}`: {reason}"))
+    reader.whole()
+}
+
+fn too_many() -> String {
+    format!("it has more than {MOST} values")
 }
 
 struct Reader<'t> {
     rest: &'t str,
     names: Names,
+    /// Expressions that the one that is read is part of.
+    depth: u32,
+    /// Values that were looked at.
+    atoms: i64,
 }
 
 impl<'t> Reader<'t> {
+    /// The value of all of the text.
+    fn whole(&mut self) -> Result<Object, String> {
+        let text = self.rest;
+        let value = self.sum();
+        let value = value.and_then(|value| match self.rest.trim_start() {
+            "" => Ok(value),
+            rest => Err(format!("`{rest}` is not understood")),
+        });
+        value.map_err(|reason| format!("`{text}`: {reason}"))
+    }
+
     fn accept(&mut self, symbol: &str) -> bool {
-        let rest = self.rest.trim_start();
-        // `*` is no beginning of `**`, nor `/` of `//`.
-        let is_longer = symbol.len() == 1
-            && "*/".contains(symbol)
-            && rest[1.min(rest.len())..].starts_with(symbol);
-        if !rest.starts_with(symbol) || is_longer {
+        let Some(after) = self.rest.trim_start().strip_prefix(symbol) else {
             return false;
+        };
+        // `*` is no beginning of `**`, nor `/` of `//`.
+        let is_longer = ["*", "/"].contains(&symbol) && after.starts_with(symbol);
+        if !is_longer {
+            self.rest = after;
         }
-        self.rest = &rest[symbol.len()..];
-        true
+        !is_longer
     }
 
     fn expect(&mut self, symbol: &str) -> Result<(), String> {
@@ -109,6 +127,16 @@ impl<'t> Reader<'t> {
     }
 
     fn signed(&mut self) -> Result<Object, String> {
+        if self.depth >= DEEPEST {
+            return Err(format!("it nests deeper than {DEEPEST} expressions"));
+        }
+        self.depth += 1;
+        let value = self.signed_within();
+        self.depth -= 1;
+        value
+    }
+
+    fn signed_within(&mut self) -> Result<Object, String> {
         if self.accept("-") {
             return combined("-", Object::Int(0), self.signed()?);
         }
@@ -136,6 +164,10 @@ impl<'t> Reader<'t> {
     }
 
     fn atom(&mut self) -> Result<Object, String> {
+        self.atoms += 1;
+        if self.atoms > MOST {
+            return Err(too_many());
+        }
         if self.accept("(") {
             let value = self.sum()?;
             self.expect(")")?;
@@ -190,6 +222,9 @@ impl<'t> Reader<'t> {
             }
             let (before, names) = (self.rest, self.names.clone());
             let value = self.sum();
+            if self.atoms > MOST {
+                return Err(too_many());
+            }
             // The name of a comprehension stands behind its expression.
             if let Some(comprehension) = self.comprehension(before, names, close)? {
                 return Ok(comprehension);
@@ -227,7 +262,15 @@ impl<'t> Reader<'t> {
         for value in values {
             let mut names = self.names.clone();
             names.insert(name.clone(), value);
-            items.push(evaluate(expression, &names)?);
+            let mut reader = Reader {
+                rest: expression,
+                names,
+                depth: self.depth,
+                atoms: self.atoms,
+            };
+            let value = reader.whole();
+            self.atoms = reader.atoms;
+            items.push(value?);
         }
         // A list in brackets is one argument of a call.
         Ok(Some(match close {
@@ -362,6 +405,22 @@ mod tests {
             other => panic!("{text}: {other:?}"),
         };
         items.into_iter().map(whole).collect()
+    }
+
+    /// Neither a letter beyond ASCII nor deep nesting ends the program, and lists in lists, each of
+    /// which is read once more for each value of its name, end.
+    #[test]
+    fn what_no_tuner_writes_is_refused() {
+        let refusal = |text: &str| evaluate(text, &Names::new()).unwrap_err();
+        assert!(refusal("[2 \u{e9} 3]").contains("expected"));
+        assert!(refusal("\u{e9}").contains("not known"));
+        assert!(refusal(&"(".repeat(100_000)).contains("nests deeper"));
+        assert!(refusal(&"-".repeat(100_000)).contains("nests deeper"));
+        let mut nested = "1".to_owned();
+        for name in 0..30 {
+            nested = format!("[{nested} for n{name} in [1, 2, 3]]");
+        }
+        assert!(refusal(&nested).contains("values"));
     }
 
     /// As the files of BAT and Kernel Tuner write them.

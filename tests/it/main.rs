@@ -52,6 +52,8 @@ mod fuse;
 /// The house rules.
 mod tidy;
 mod trouble;
+/// Files from outside, changed by chance.
+mod mutated;
 /// The semi-Markov CRF's backends of builtins, against its oracle on the CPU device.
 mod semicrf_eager;
 /// Verbs that do not measure, exit codes, errors as people see them.
