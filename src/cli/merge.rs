@@ -9,6 +9,8 @@ use super::exit::Exit;
 use super::runs;
 use super::screen::Screen;
 use crate::guides::About;
+use crate::manifest::diagnostics::Diagnostics;
+use crate::manifest::render::{Colour, render};
 use crate::manifest::{Manifest, Overrides, Sources, registry};
 use crate::record::find;
 use crate::record::folder::RunFolder;
@@ -59,7 +61,18 @@ pub fn merge(args: &MergeArgs, screen: &Screen) -> Exit {
     if let Err(error) = made {
         return failed(&error);
     }
-    let missing = merged.planned - merged.points;
+    let missing = merged.planned.saturating_sub(merged.points);
+    if merged.plans > 1 {
+        screen.warning(&format!(
+            "these shards measured shares of {} different plans (other `[limits]`?): points that none of them has \
+             may be missing",
+            merged.plans
+        ));
+    }
+    if !merged.left.is_empty() {
+        let left = merged.left.join("`, `");
+        screen.note(&format!("left in shards/, as no files of shards: `{left}`"));
+    }
     if screen.json {
         screen.json(&json!({
             "folder": run.path, "journals": merged.journals, "rows": merged.rows,
@@ -72,6 +85,8 @@ pub fn merge(args: &MergeArgs, screen: &Screen) -> Exit {
         merged.rows,
         merged.journals,
         match missing {
+            _ if merged.planned == 0 =>
+                "of how many points is not known: the folder has no plan.json".to_owned(),
             0 => format!("all {} points of the plan", merged.planned),
             _ => format!(
                 "{} of {} points of the plan; `sweeper run` of the manifest measures the others",
@@ -86,10 +101,14 @@ pub fn merge(args: &MergeArgs, screen: &Screen) -> Exit {
 /// Makes tables and exports of the rows that a run's journals hold now.
 fn tables(run: &Recorded) -> Result<bool, RunError> {
     let path = run.path.join("manifest.toml");
-    let unusable = || RunError::Impossible(format!("{} can't be used", path.display()));
-    let sources = Sources::read(&path).map_err(|_| unusable())?;
+    let unusable = |wrong: Diagnostics| {
+        let reason = render(&wrong, Colour::Never);
+        let reason = reason.trim_end();
+        RunError::Impossible(format!("tables and exports were not made: {reason}"))
+    };
+    let sources = Sources::read(&path).map_err(unusable)?;
     let manifest = Manifest::resolve(&sources, &Overrides::new(), &registry());
-    let manifest = manifest.map_err(|_| unusable())?;
+    let manifest = manifest.map_err(unusable)?;
     let identity = &run.environment.identity;
     let about = About::new(identity.run, &manifest, &identity.devices);
     shards::make(&run.path, &about, &manifest.output.exports)
@@ -109,6 +128,6 @@ pub(super) fn tables_on_demand(name: &str, dir: &Path, screen: &Screen) {
         return;
     }
     if let Err(error) = tables(&run) {
-        screen.warning(&format!("tables and exports were not made: {error}"));
+        screen.warning(&error.to_string());
     }
 }

@@ -18,12 +18,13 @@ use super::lock;
 use super::parts;
 use super::recorded::Recorded;
 use super::stamp::{self, Sealing, Stamp};
+use super::state::State;
 use super::tables;
 use crate::files;
 use crate::guides::About;
 use crate::identity::{Digest, RunId};
 use crate::row::Row;
-use crate::shard::Part;
+use crate::shard::{Part, Shard};
 
 /// Why a run's folder can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,23 @@ pub enum FolderError {
         path: PathBuf,
         /// The number that it was begun with.
         count: u32,
+    },
+    /// Another shard of the run has dealt out another plan.
+    #[error(
+        "{path}: shard {shard} has a plan of {other} points, and this one of {own}{which}: shards of one run need the \
+         same `[limits]`, or another folder each (--output-dir)",
+        path = path.display(),
+        which = if own == other { ", others of them" } else { "" }
+    )]
+    OtherPlan {
+        /// The folder.
+        path: PathBuf,
+        /// The other shard.
+        shard: Shard,
+        /// Points of its plan.
+        other: usize,
+        /// Points of this plan.
+        own: usize,
     },
     /// A file of the folder is not the expected one.
     #[error("{path}: {reason}", path = path.display())]
@@ -267,6 +285,32 @@ impl RunFolder {
         let mut all = vec![lines];
         all.extend(others.collect::<Result<Vec<Lines>, _>>()?);
         Ok((journal, Contents::of(all)?))
+    }
+
+    /// Refuses a plan of so many points that is not the one whose shares other shards measure.
+    ///
+    /// # Errors
+    /// [`FolderError::OtherPlan`], and those of the file system.
+    pub fn check_plan(&self, plan: Digest, points: usize) -> Result<(), FolderError> {
+        let shards = parts::shards(&self.path).map_err(|error| FolderError::Io {
+            path: self.path.clone(),
+            error,
+        })?;
+        for shard in shards {
+            let state = State::read(&Part::Shard(shard).state(&self.path));
+            if let Some(state) = state
+                && state.plan.is_some_and(|other| other != plan)
+                && self.part != Part::Shard(shard)
+            {
+                return Err(FolderError::OtherPlan {
+                    path: self.path.clone(),
+                    shard,
+                    other: state.run_points,
+                    own: points,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Writes a file of the folder as a whole: a reader sees the old one or the new one, also after

@@ -1,5 +1,6 @@
 //! One journal of all that a run's journals hold, those of copies of its folder too.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use super::parts::{self, SHARDS};
 use super::recorded::Recorded;
 use super::state::{End, State};
 use crate::files;
+use crate::identity::Digest;
 use crate::shard::Part;
 
 /// Why folders can't be joined.
@@ -56,8 +58,8 @@ pub enum MergeError {
     },
 }
 
-/// The counts of a merge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a merge has found, and left.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
     /// Journals.
     pub journals: usize,
@@ -65,18 +67,24 @@ pub struct Merged {
     pub rows: usize,
     /// Points of the plan that have a row.
     pub points: usize,
-    /// Points of the plan.
+    /// Points of the plan; none where the folder does not have it any more.
     pub planned: usize,
+    /// Shards were dealt shares of several plans: points that none of them has may be missing.
+    pub plans: usize,
+    /// Names of files in the folder of shards that are none of theirs.
+    pub left: Vec<String>,
 }
 
 /// Joins the journals of a run, and those of other folders, into one. Rows are in the order of the
-/// plan then, whoever measured them. The journals of shards are deleted once the joined one is on
-/// the disk: a crash leaves rows in both, which are read once.
+/// plan then, whoever measured them. The files of shards whose journals were read are deleted once
+/// the joined one is on the disk: a crash leaves rows in both, which are read once. Other files
+/// stay.
 ///
 /// # Errors
 /// A folder that is in use or of another run, or the file system.
 pub fn merge(folder: &RunFolder, run: &Recorded, others: &[PathBuf]) -> Result<Merged, MergeError> {
     let order = run.plan_order();
+    let mut plans = plans(&run.path);
     let mut journals = journals(&run.path)?;
     for path in others {
         let other = Recorded::read(path)?;
@@ -100,17 +108,20 @@ pub fn merge(folder: &RunFolder, run: &Recorded, others: &[PathBuf]) -> Result<M
                 own: order.len(),
             });
         }
+        plans.extend(self::plans(path));
         journals.extend(self::journals(path)?);
     }
     let contents = Contents::read_all(&journals).map_err(FolderError::from)?;
     let mut rows: Vec<usize> = (0..contents.len()).collect();
     rows.sort_by_cached_key(|&row| order.get(&contents.point(row)));
     let is_planned = |row: &&usize| order.contains_key(&contents.point(**row));
-    let merged = Merged {
+    let mut merged = Merged {
         journals: journals.len(),
         rows: rows.len(),
         points: rows.iter().filter(is_planned).count(),
         planned: order.len(),
+        plans: plans.len(),
+        left: Vec::new(),
     };
     if journals.len() > 1 {
         let header = Header::of(run.environment.identity.run);
@@ -119,14 +130,14 @@ pub fn merge(folder: &RunFolder, run: &Recorded, others: &[PathBuf]) -> Result<M
             path: path.clone(),
             error,
         })?;
-        write_state(folder, merged)?;
-        remove_shards(folder.path())?;
+        write_state(folder, &merged)?;
+        merged.left = remove_shards(folder.path())?;
     }
     Ok(merged)
 }
 
 /// The state of the whole, from those of its shards.
-fn write_state(folder: &RunFolder, merged: Merged) -> Result<(), FolderError> {
+fn write_state(folder: &RunFolder, merged: &Merged) -> Result<(), FolderError> {
     let path = Part::Whole.state(folder.path());
     let shards = parts::shards(folder.path()).unwrap_or_default().into_iter();
     let shards = shards.filter_map(|shard| State::read(&Part::Shard(shard).state(folder.path())));
@@ -182,12 +193,35 @@ fn write(path: &Path, header: &Header, contents: &Contents, rows: &[usize]) -> i
     })
 }
 
-fn remove_shards(folder: &Path) -> Result<(), FolderError> {
+/// Digests of the plans whose shares the shards in a folder measure.
+fn plans(folder: &Path) -> BTreeSet<Digest> {
+    let shards = parts::shards(folder).unwrap_or_default().into_iter();
+    let states = shards.filter_map(|shard| State::read(&Part::Shard(shard).state(folder)));
+    states.filter_map(|state| state.plan).collect()
+}
+
+/// Deletes the files of shards, and the folder if nothing else is in it; the names of what is.
+fn remove_shards(folder: &Path) -> Result<Vec<String>, FolderError> {
     let path = folder.join(SHARDS);
-    match fs::remove_dir_all(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(FolderError::Io { path, error })
+    let remove = || -> io::Result<Vec<String>> {
+        for shard in parts::shards(folder)? {
+            for file in Part::Shard(shard).files(folder) {
+                match fs::remove_file(&file) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
         }
-        _ => Ok(()),
-    }
+        let left = match fs::read_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())),
+        };
+        let mut left: Vec<String> = left.collect::<io::Result<_>>()?;
+        left.sort();
+        if left.is_empty() {
+            fs::remove_dir(&path)?;
+        }
+        Ok(left)
+    };
+    remove().map_err(|error| FolderError::Io { path, error })
 }

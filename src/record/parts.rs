@@ -37,6 +37,16 @@ impl Part {
         self.file(folder, ".state.json", "state.json")
     }
 
+    /// All files of the part.
+    pub fn files(self, folder: &Path) -> [PathBuf; 4] {
+        [
+            self.journal(folder),
+            self.hold(folder),
+            self.state(folder),
+            self.lock(folder),
+        ]
+    }
+
     /// The lock of the part, for file systems that have locks.
     pub(super) fn lock(self, folder: &Path) -> PathBuf {
         self.file(folder, ".lock", "lock")

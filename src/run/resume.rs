@@ -44,6 +44,9 @@ impl Resumed {
     ) -> Result<Self, RunError> {
         let points = work.points.clone();
         let folder = open_folder(manifest, run, request, &points, progress)?;
+        if let Some(plan) = work.digest() {
+            folder.check_plan(plan, work.run_points)?;
+        }
         let (journal, contents) = folder.journal(run, work.digest())?;
         if contents.torn_bytes > 0 {
             let torn = format!(

@@ -55,6 +55,60 @@ fn a_joined_journal_is_that_of_one_process() {
     assert!(rows(&place.run_folder()) == rows(&one.run_folder()));
 }
 
+/// Whatever else lies among the files of shards is somebody's.
+#[test]
+fn what_is_no_file_of_a_shard_stays() {
+    let place = Place::new(&manifest(""));
+    for index in [1, 2] {
+        shard(&place, &format!("{index}/2"));
+    }
+    let folder = place.run_folder();
+    let shards = folder.join("shards");
+    let others = [
+        "notes.txt",
+        ".2-of-2.jsonl.AbC123",
+        "2-of-2 (conflict).jsonl",
+    ];
+    for name in others {
+        fs::write(shards.join(name), "mine").unwrap();
+    }
+    std::os::unix::fs::symlink("/nowhere", shards.join("elsewhere")).unwrap();
+    fs::remove_file(folder.join("plan.json")).unwrap();
+    let output = merge(&place, &[&folder]);
+    assert_eq!(code(&output), 0, "{}", text(&output));
+    let said = text(&output);
+    assert!(said.contains("16 rows of 3 journals"), "{said}");
+    assert!(said.contains("the folder has no plan.json"), "{said}");
+    for name in others {
+        assert_eq!(fs::read_to_string(shards.join(name)).unwrap(), "mine");
+        assert!(said.contains(name), "{said}");
+    }
+    let entries = fs::read_dir(&shards).unwrap();
+    assert_eq!(entries.count(), others.len() + 1);
+    fs::remove_file(folder.join("manifest.toml")).unwrap();
+    let output = merge(&place, &[&folder]);
+    assert!(text(&output).contains("No such file"), "{}", text(&output));
+}
+
+/// A limit is no part of a run's identity, and changes what its shards share.
+#[test]
+fn shards_of_another_plan_are_refused() {
+    let place = Place::new(&manifest(""));
+    let few = [
+        "run",
+        "m.toml",
+        "--shard",
+        "1/2",
+        "--set=limits.max_points=8",
+    ];
+    let first = place.sweeper(&few);
+    assert!([0, 4].contains(&code(&first)), "{}", text(&first));
+    let other = place.sweeper(&["run", "m.toml", "--shard", "2/2"]);
+    assert_eq!(code(&other), 6, "{}", text(&other));
+    let expected = "shard 1/2 has a plan of 8 points, and this one of 16";
+    assert!(text(&other).contains(expected), "{}", text(&other));
+}
+
 #[test]
 fn folders_that_were_copied_apart_are_joined() {
     let manifest = manifest("");
