@@ -75,7 +75,7 @@ pub(super) fn groups(
         points,
         estimate,
         p,
-        verdict: settings.rule.verdict(&estimate, p),
+        verdict: settings.verdict(&estimate, p),
     };
     Ok(estimated.into_iter().zip(adjusted).map(group).collect())
 }

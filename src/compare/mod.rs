@@ -37,7 +37,7 @@ mod median;
 mod testing;
 
 use changes::Change;
-use estimate::{Design, Estimate};
+use estimate::{Design, Estimate, Method};
 use groups::Group;
 use median::Centre;
 use metrics::Metric;
@@ -56,6 +56,18 @@ pub struct Settings {
     pub spread: Spread,
     /// Axes to make groups by, each in turn: `backend`, `T`.
     pub by: Vec<String>,
+}
+
+impl Settings {
+    /// What an estimate shows, with its corrected probability: a guess about the machine tells no
+    /// two single runs apart.
+    fn verdict(&self, estimate: &Estimate, p: f64) -> Verdict {
+        let is_guess = estimate.method == Method::Spread && !self.spread.tells_single_runs();
+        match self.rule.verdict(estimate, p) {
+            Verdict::Faster | Verdict::Slower if is_guess => Verdict::Inconclusive,
+            verdict => verdict,
+        }
+    }
 }
 
 /// How digests of a point's outputs, or of its inputs, compare.
@@ -237,7 +249,7 @@ pub fn compare(sides: [&[Source]; 2], settings: &Settings) -> Result<Comparison,
         .zip(&centres)
         .map(|(rows, centres)| point(rows, label(rows), centres, (&design, settings)))
         .collect();
-    give_verdicts(&mut points, settings.rule);
+    give_verdicts(&mut points, settings);
     let groups =
         groups::groups(&centres, &points, &design, settings).map_err(CompareError::Settings)?;
     let (around, mut warnings) = changes::changes(sides);
@@ -356,14 +368,14 @@ fn digests(rows: &Rows<'_>) -> Digests {
     Digests::of([of(0), of(1)])
 }
 
-fn give_verdicts(points: &mut [Point], rule: Rule) {
+fn give_verdicts(points: &mut [Point], settings: &Settings) {
     let estimates = points.iter().filter_map(|point| point.estimate);
     let p: Vec<f64> = estimates.map(|estimate| estimate.p).collect();
-    let mut adjusted = rule.correction.adjust(&p).into_iter();
+    let mut adjusted = settings.rule.correction.adjust(&p).into_iter();
     for point in points {
         if let Some(estimate) = &point.estimate {
             point.p = adjusted.next();
-            point.verdict = point.p.map(|p| rule.verdict(estimate, p));
+            point.verdict = point.p.map(|p| settings.verdict(estimate, p));
         }
     }
 }

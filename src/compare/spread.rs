@@ -22,6 +22,9 @@ const RUNS: [usize; 4] = [1, 2, 4, 8];
 /// Differences that a scale needs at least.
 const LEAST_DIFFERENCES: usize = 6;
 
+/// The assumed scale of two runs on one GPU, as a share.
+const SCALE_OF_GPUS: f64 = 0.01;
+
 /// Where a spread comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -73,10 +76,16 @@ impl Spread {
     pub fn assumed(kind: Option<DeviceKind>) -> Self {
         let scale = match kind {
             Some(DeviceKind::Null) => 0.0,
-            Some(DeviceKind::Cuda) => 0.01f64,
+            Some(DeviceKind::Cuda) => SCALE_OF_GPUS,
             Some(DeviceKind::Cpu) | None => 0.05,
         };
         Spread::constant(Origin::Assumed, scale.ln_1p())
+    }
+
+    /// Whether it can tell two single runs apart. An assumption about processors can't: beside a
+    /// busy neighbour the same program takes several times as long.
+    pub fn tells_single_runs(&self) -> bool {
+        self.origin != Origin::Assumed || self.level(1).scale <= SCALE_OF_GPUS.ln_1p()
     }
 
     /// The spread that a user gives: `share` is the standard deviation of the ratio of two runs,

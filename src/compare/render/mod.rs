@@ -158,8 +158,12 @@ fn spread(comparison: &Comparison) -> Option<String> {
         Origin::Given => "by --spread",
         Origin::Assumed => {
             return Some(format!(
-                "nobody measured how much runs differ there: up to {size} is assumed; `sweeper doctor \
-                 --aa` measures it, and runs made in turns need neither"
+                "nobody measured how much runs differ there: up to {size} is assumed{}; `sweeper doctor \
+                 --aa` measures it, and runs made in turns need neither",
+                match comparison.spread.tells_single_runs() {
+                    true => "",
+                    false => ", which tells no two single runs apart",
+                }
             ));
         }
     };
