@@ -23,9 +23,50 @@ pub fn is_there(process: u32) -> bool {
     number.is_some_and(|number| test_kill_process(number) != Err(Errno::SRCH))
 }
 
+/// How much the machine's processes want processors that others have (`psi`, from Linux 4.20 on).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CpuPressure {
+    /// The part of the last ten seconds in which some process waited, in percent.
+    pub recent_percent: f64,
+    /// For how long some process has waited since the machine's start, in seconds.
+    pub total_s: f64,
+}
+
+impl CpuPressure {
+    /// Now; none where the system does not say.
+    pub fn now() -> Option<Self> {
+        Self::parse(&std::fs::read_to_string("/proc/pressure/cpu").ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
+        let field = |name: &str| -> Option<f64> {
+            let mut fields = line.split(' ').filter_map(|field| field.split_once('='));
+            fields.find(|(key, _)| *key == name)?.1.parse().ok()
+        };
+        Some(CpuPressure {
+            recent_percent: field("avg10")?,
+            total_s: field("total")? * 1e-6,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pressure_is_that_of_some_process() {
+        let text = "some avg10=30.11 avg60=48.68 avg300=38.17 total=1764390851\n\
+                    full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
+        let expected = CpuPressure {
+            recent_percent: 30.11,
+            total_s: 1_764.390_851,
+        };
+        assert_eq!(CpuPressure::parse(text), Some(expected));
+        assert_eq!(CpuPressure::parse("full avg10=0.00"), None);
+        assert_eq!(CpuPressure::parse(""), None);
+    }
 
     #[test]
     fn a_process_that_runs_has_a_state_and_a_parent() {

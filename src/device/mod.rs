@@ -115,6 +115,9 @@ pub struct Job<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prepared(pub usize);
 
+/// A sample may wait for a processor for this part of its time.
+const MOST_WAITED: f64 = 0.01;
+
 /// One timed span.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
@@ -128,6 +131,9 @@ pub struct Sample {
     pub has_changed_modes: bool,
     /// How the device was doing, where it can be asked.
     pub clocks: Option<Clocks>,
+    /// The longest that one of the program's threads stood ready and had no processor meanwhile, in
+    /// nanoseconds, where the system says so.
+    pub waited_ns: Option<f64>,
     /// Further values, each a mean over its iterations, by name.
     pub metrics: BTreeMap<String, Metric>,
 }
@@ -141,6 +147,7 @@ impl Sample {
             is_ungated: false,
             has_changed_modes: false,
             clocks: None,
+            waited_ns: None,
             metrics: BTreeMap::new(),
         }
     }
@@ -153,6 +160,12 @@ impl Sample {
     /// True if the device held its clocks back while it was taken.
     pub fn is_throttled(&self) -> bool {
         self.clocks.is_some_and(Clocks::is_throttled)
+    }
+
+    /// True if it waited for a processor: its time is that of others, too.
+    pub fn has_waited(&self) -> bool {
+        let most = MOST_WAITED * self.elapsed_ns;
+        self.waited_ns.is_some_and(|waited| waited > most)
     }
 }
 

@@ -56,10 +56,10 @@ impl<'r> FileColumn<'r> {
         match self {
             FileColumn::Fixed(column) => column.text(entry),
             FileColumn::Named(name) => entry.value(name).map(Value::to_string).unwrap_or_default(),
-            FileColumn::Metric(column) => match column.value(entry) {
-                Some(Value::Float(number)) => number.to_string(),
-                other => other.map(|value| value.to_string()).unwrap_or_default(),
-            },
+            FileColumn::Metric(column) => {
+                let value = column.value(entry);
+                value.map(|value| value.to_string()).unwrap_or_default()
+            }
         }
     }
 }
@@ -286,7 +286,7 @@ fn add_samples(
 ) -> csv::Result<()> {
     let point = point.0.hex();
     for (number, time_ns) in samples_ns.iter().enumerate() {
-        writer.write_record([&point, &number.to_string(), &time_ns.to_string()])?;
+        writer.write_record([&point, &number.to_string(), &format!("{time_ns:?}")])?;
     }
     Ok(())
 }

@@ -40,6 +40,15 @@ pub struct DeviceUsage {
     pub ceilings: Option<Ceilings>,
 }
 
+/// The part of a time in which some process of the machine waited for a processor, in percent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pressure {
+    /// Of the ten seconds before the first block.
+    pub before_percent: f64,
+    /// From the first block to the last.
+    pub during_percent: f64,
+}
+
 /// How the time of a run was used, from the first block to the last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunUsage {
@@ -56,6 +65,9 @@ pub struct RunUsage {
     /// Anchor points that were measured again, in the order of time.
     #[serde(default)]
     pub anchors: Vec<AnchorReading>,
+    /// How much processes waited for the machine's processors, where the system says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<Pressure>,
 }
 
 impl RunUsage {
@@ -97,6 +109,8 @@ impl RunUsage {
             running: share(|part| part.running),
             compiled: parts.iter().map(|part| part.compiled).sum(),
             anchors: parts.iter().flat_map(|part| part.anchors.clone()).collect(),
+            // Each is that of another time or machine.
+            pressure: None,
             devices,
         }
     }
@@ -120,6 +134,7 @@ impl RunUsage {
             compiled,
             devices,
             anchors,
+            pressure: None,
         }
     }
 }

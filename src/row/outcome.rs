@@ -70,6 +70,9 @@ pub enum Flag {
     FloatModes,
     /// The device held its clocks back in a sample that was kept.
     Throttled,
+    /// A sample that was kept waited for a processor for more than a hundredth of its time: that of
+    /// others is in it.
+    Waited,
     /// A process that is none of this sweep's had the device open: its work may be in the times.
     SharedGpu,
     /// The median is below the bound of the device's measured ceilings.
@@ -100,7 +103,7 @@ pub enum Flag {
 
 impl Flag {
     /// All flags.
-    pub const ALL: [Flag; 19] = [
+    pub const ALL: [Flag; 20] = [
         Flag::Unsteady,
         Flag::WideInterval,
         Flag::CoarseClock,
@@ -108,6 +111,7 @@ impl Flag {
         Flag::LaunchFloor,
         Flag::FloatModes,
         Flag::Throttled,
+        Flag::Waited,
         Flag::SharedGpu,
         Flag::AboveRoofline,
         Flag::MemoryMismatch,
@@ -132,6 +136,7 @@ impl Flag {
             Flag::LaunchFloor => "launch_floor",
             Flag::FloatModes => "float_modes",
             Flag::Throttled => "throttled",
+            Flag::Waited => "waited",
             Flag::SharedGpu => "shared_gpu",
             Flag::AboveRoofline => "above_roofline",
             Flag::MemoryMismatch => "memory_mismatch",
@@ -245,6 +250,10 @@ pub struct Measurement {
     /// does nothing; absent where times do not hold it, or nobody can tell.
     #[serde(default)]
     pub launch_floor_ns: Option<f64>,
+    /// The part of the samples' time that one of the program's threads stood ready and had no
+    /// processor; absent where nobody can tell.
+    #[serde(default)]
+    pub waited_share: Option<f64>,
     /// The median time of a call of an empty function by the referee, in nanoseconds: it is
     /// subtracted from times.
     #[serde(default)]

@@ -12,11 +12,12 @@ use crate::guides::{About, CALIBRATION_PROFILE};
 use crate::hardware::DeviceKind;
 use crate::identity::RunId;
 use crate::plan::Planned;
+use crate::proc_stat::CpuPressure;
 use crate::record::contents::Contents;
 use crate::record::folder::{FolderError, RunFolder};
 use crate::record::recorded::contents_of;
 use crate::record::state::End;
-use crate::record::usage::{DeviceUsage, RunUsage};
+use crate::record::usage::{DeviceUsage, Pressure, RunUsage};
 use crate::row::Row;
 use crate::row::outcome::{Cause, Outcome, Status};
 use crate::shard::Part;
@@ -171,12 +172,22 @@ impl Session<'_> {
             ceilings: self.maker.ceilings(worker).cloned(),
         });
         let anchors = self.anchors.take_readings();
-        RunUsage::new(
-            seconds(self.wall),
-            self.compiled,
-            devices.collect(),
-            anchors,
-        )
+        let wall_s = seconds(self.wall);
+        let pressure = self
+            .pressure
+            .zip(CpuPressure::now())
+            .map(|(before, now)| Pressure {
+                before_percent: before.recent_percent,
+                during_percent: match wall_s > 0.0 {
+                    true => (100.0 * (now.total_s - before.total_s) / wall_s).clamp(0.0, 100.0),
+                    false => 0.0,
+                },
+            });
+        let usage = RunUsage::new(wall_s, self.compiled, devices.collect(), anchors);
+        RunUsage {
+            pressure: pressure.filter(|_| !is_null),
+            ..usage
+        }
     }
 
     /// Writes the tables and adds up.

@@ -27,12 +27,14 @@ pub mod run;
 mod float_modes;
 mod launcher;
 mod resolved;
+mod waits;
 
 use arena::Arena;
 use float_modes::{FloatModes, PoolModes};
 use flush::Flush;
 use launcher::OnThreads;
 use library::{Entry, Libraries};
+use waits::PoolWaits;
 
 /// The CPU device.
 pub struct Cpu {
@@ -339,11 +341,13 @@ impl RunsPrograms for Cpu {
         };
         let mut elapsed_ns = 0.0;
         let modes = PoolModes::of(&self.pool);
+        let waits = PoolWaits::of(&self.pool);
         for _ in 0..spans {
             self.restore_for(program);
             elapsed_ns += self.run(program, each);
         }
         Ok(Sample {
+            waited_ns: waits.longest_since(&self.pool),
             has_changed_modes: modes.restore(&self.pool),
             ..Sample::new(elapsed_ns, iterations)
         })

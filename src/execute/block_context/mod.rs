@@ -516,6 +516,7 @@ impl<'a> BlockContext<'a> {
         measurement.first_runs = Some(taken.first_runs);
         measurement.warmup_samples = taken.warmup_samples;
         measurement.launch_floor_ns = taken.launch_floor_ns;
+        measurement.waited_share = taken.waited_share;
         measurement.clocks = taken.clocks;
         measurement.flags.extend(taken.flags);
         if let Some(again) = again {

@@ -1,10 +1,12 @@
 //! When to stop: batches, warm-up and the stopping rule of one program.
 
+mod source;
+mod waits;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::audit::Calls;
 use crate::auto::Auto;
 use crate::device::{Device, DeviceError, Prepared, Sample};
 use crate::hardware::clocks::{ClockSummary, Clocks};
@@ -12,6 +14,8 @@ use crate::manifest::settings::{Stopping, Warmup};
 use crate::mode::Mode;
 use crate::row::outcome::{FirstRuns, Flag, MetricValues};
 use crate::stats::{Summary, is_steady};
+pub use source::Source;
+use waits::Waits;
 
 /// A sample should last this many ticks of the clock, so that a tick is 0.1 % of it.
 const TICKS_PER_SAMPLE: f64 = 1000.0;
@@ -27,53 +31,13 @@ const ENOUGH_WARMUP_NS: f64 = 20e6;
 const ENOUGH_AFTER_OTHERS_NS: f64 = 5e6;
 /// After that, two samples in a row that differ by less than this are steady.
 const STEADY_RATIO: f64 = 1.05;
-/// A sample that was throttled is taken again so often at most; then it is kept, and flagged.
+/// A sample that was throttled, or waited for a processor, is taken again so often at most; then it
+/// is kept, and flagged.
 const MAX_REPEATS: usize = 3;
 /// Samples that show a trend for this long are accepted and flagged.
 const MAX_WARMUP_NS: f64 = 200e6;
 /// Calls that are more than this share of a time are told.
 const LAUNCH_SHARE: f64 = 0.05;
-
-/// Who takes the samples of a program.
-pub enum Source {
-    /// The device, on the problem's inputs.
-    Device,
-    /// A loop that decides itself whether to compile.
-    Loop(Box<Auto>),
-    /// The device, on inputs of which no two calls have the same.
-    Calls(Rc<Calls>),
-    /// Starts of a command, each a sample: the time that it tells may be that of one of its many
-    /// operations.
-    Starts,
-}
-
-/// The most calls on inputs of their own in a sample: each has to be made, and some are judged.
-const MOST_CALLS: u32 = 64;
-
-impl Source {
-    /// The iterations of a sample that is to last so long.
-    fn batch(&self, wanted_ns: f64, iteration_ns: f64) -> u32 {
-        let count = batch(wanted_ns, iteration_ns);
-        match self {
-            Source::Calls(_) => count.min(MOST_CALLS),
-            Source::Starts => 1,
-            Source::Device | Source::Loop(_) => count,
-        }
-    }
-
-    /// One sample of so many iterations of their own.
-    fn sample(
-        &self,
-        device: &mut dyn Device,
-        program: Prepared,
-        iterations: u32,
-    ) -> Result<Sample, DeviceError> {
-        match self {
-            Source::Calls(calls) => calls.sample(device, program, iterations),
-            _ => device.sample(program, iterations),
-        }
-    }
-}
 
 /// The samples of one program.
 pub struct Sampler {
@@ -90,6 +54,7 @@ pub struct Sampler {
     has_changed_modes: bool,
     launch_floor_ns: Option<f64>,
     readings: Vec<Clocks>,
+    waits: Waits,
     flags: Vec<Flag>,
 }
 
@@ -144,6 +109,7 @@ impl Sampler {
             has_changed_modes: false,
             launch_floor_ns: None,
             readings: Vec::new(),
+            waits: Waits::default(),
             flags: Vec::new(),
         };
         sampler.warm_up(device, warmup, (first_ns, is_after_others))?;
@@ -185,7 +151,8 @@ impl Sampler {
         Ok(())
     }
 
-    /// Takes one sample; again a few times if the device held its clocks back meanwhile.
+    /// Takes one sample; again a few times if the device held its clocks back meanwhile, or the
+    /// program waited for a processor.
     ///
     /// # Errors
     /// Those of [`RunsPrograms::sample`](crate::device::RunsPrograms::sample).
@@ -195,7 +162,7 @@ impl Sampler {
         }
         let (mut sample, mut spent_ns) = self.sample(device)?;
         for _ in 0..MAX_REPEATS {
-            if !sample.is_throttled() {
+            if !sample.is_throttled() && !sample.has_waited() {
                 break;
             }
             let (again, again_ns) = self.sample(device)?;
@@ -206,6 +173,7 @@ impl Sampler {
         self.is_ungated |= sample.is_ungated;
         self.has_changed_modes |= sample.has_changed_modes;
         self.readings.extend(sample.clocks);
+        self.waits.add(&sample);
         self.samples_ns.push(sample.per_iteration_ns());
         for (name, metric) in sample.metrics {
             self.metrics.entry(name).or_default().push(metric);
@@ -253,6 +221,7 @@ impl Sampler {
             has_changed_modes: false,
             launch_floor_ns: self.launch_floor_ns,
             readings: Vec::new(),
+            waits: Waits::default(),
             flags: Vec::new(),
         }
     }
@@ -342,6 +311,9 @@ impl Sampler {
         if self.readings.iter().any(|reading| reading.is_throttled()) {
             self.flags.push(Flag::Throttled);
         }
+        if self.waits.has_waited {
+            self.flags.push(Flag::Waited);
+        }
         if self.readings.iter().any(|reading| reading.is_shared) {
             self.flags.push(Flag::SharedGpu);
         }
@@ -353,6 +325,7 @@ impl Sampler {
             first_runs: self.first_runs,
             warmup_samples: self.warmup_samples,
             launch_floor_ns: self.launch_floor_ns,
+            waited_share: self.waits.share(),
             flags: self.flags,
         }
     }
@@ -385,237 +358,13 @@ pub struct Taken {
     pub warmup_samples: u32,
     /// The time of an iteration's calls alone, in nanoseconds, where it is in times.
     pub launch_floor_ns: Option<f64>,
+    /// The part of their time that samples waited for processors, where the system says so.
+    pub waited_share: Option<f64>,
     /// How the device was doing, where it can be asked.
     pub clocks: Option<ClockSummary>,
     /// Flags.
     pub flags: Vec<Flag>,
 }
 
-/// How many iterations last `wanted_ns`.
-fn batch(wanted_ns: f64, iteration_ns: f64) -> u32 {
-    (wanted_ns / iteration_ns.max(1.0)).ceil().clamp(1.0, 1e6) as u32
-}
-
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::device::null::Null;
-    use crate::device::{Job, RunsPrograms, Script};
-    use crate::hardware::{DeviceIdentity, DeviceMemory};
-    use crate::mode::Launching;
-    use sweeper_program::workload::TensorSpec;
-    use sweeper_program::{Program, Target, Tensors};
-
-    const EACH: Mode = Mode::Each(Launching::Launch);
-
-    fn samples(noise: f64, stop: Stopping) -> (usize, Vec<Flag>) {
-        let taken = taken(noise, stop);
-        (taken.samples_ns.len(), taken.flags)
-    }
-
-    fn taken(noise: f64, stop: Stopping) -> Taken {
-        let mut device = Null::default();
-        let script = Script {
-            time_ns: 1e6,
-            noise,
-            seed: 1,
-            memory_bytes: None,
-        };
-        let job = Job {
-            program: Program::default(),
-            artifacts: &[],
-            script: Some(script),
-        };
-        let program = device.prepare(job).unwrap();
-        let mut sampler = Sampler::start(
-            &mut device,
-            (program, EACH),
-            Source::Device,
-            Warmup::Auto,
-            (1e6, false),
-        )
-        .unwrap();
-        while !sampler.is_done(stop) {
-            sampler.take(&mut device).unwrap();
-        }
-        sampler.finish(stop, device.clock_resolution_ns())
-    }
-
-    #[test]
-    fn steady_programs_stop_early_and_noisy_ones_are_flagged() {
-        let stop = Stopping::Adaptive {
-            min_samples: 8,
-            max_samples: 200,
-            max_rel_ci: 0.01,
-            max_time: Duration::from_secs(1),
-        };
-        assert_eq!(samples(0.001, stop), (8, vec![]));
-        let (count, flags) = samples(0.2, stop);
-        assert_eq!((count, flags), (200, vec![Flag::WideInterval]));
-        assert_eq!(samples(0.2, Stopping::Repeats(5)), (5, vec![]));
-    }
-
-    #[test]
-    fn time_ends_it_too() {
-        let stop = Stopping::Adaptive {
-            min_samples: 8,
-            max_samples: 200,
-            max_rel_ci: 1e-9,
-            max_time: Duration::from_millis(20),
-        };
-        assert_eq!(samples(0.1, stop).1, vec![Flag::WideInterval]);
-        assert!((18..=24).contains(&samples(0.1, stop).0));
-    }
-
-    #[test]
-    fn samples_are_taken_until_the_interval_is_as_narrow_as_was_asked_for() {
-        for max_rel_ci in [0.05, 0.02, 0.01] {
-            let stop = Stopping::Adaptive {
-                min_samples: 8,
-                max_samples: 100_000,
-                max_rel_ci,
-                max_time: Duration::from_secs(1000),
-            };
-            let taken = taken(0.2, stop);
-            let relative = |count: usize| {
-                let summary = Summary::of(&taken.samples_ns[..count]).unwrap();
-                summary.relative_interval()
-            };
-            let count = taken.samples_ns.len();
-            assert!(count > 8, "{count} samples for {max_rel_ci}");
-            assert!(relative(count) <= max_rel_ci, "{}", relative(count));
-            assert!(relative(count - 1) > max_rel_ci, "{}", relative(count - 1));
-            assert_eq!(taken.flags, vec![]);
-        }
-    }
-
-    /// The null device, held back by its power in the first samples, whose times are ten times as
-    /// long.
-    struct Throttled {
-        null: Null,
-        left: usize,
-        samples: usize,
-    }
-
-    impl Device for Throttled {
-        fn identity(&self) -> &DeviceIdentity {
-            self.null.identity()
-        }
-
-        fn target(&self) -> Target {
-            self.null.target()
-        }
-
-        fn computes(&self) -> bool {
-            false
-        }
-
-        fn clock_resolution_ns(&self) -> f64 {
-            0.0
-        }
-
-        fn bind(&mut self, inputs: &Tensors) -> Result<(), DeviceError> {
-            self.null.bind(inputs)
-        }
-
-        fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError> {
-            self.null.prepare(job)
-        }
-    }
-
-    impl RunsPrograms for Throttled {
-        fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
-            self.null.poison(program)
-        }
-
-        fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
-            let sample = self.null.sample(program, iterations)?;
-            self.samples += 1;
-            let is_held_back = self.left > 0;
-            self.left = self.left.saturating_sub(1);
-            let times = if is_held_back { 10.0 } else { 1.0 };
-            let clocks = Clocks {
-                reasons: if is_held_back { 0x04 } else { 0x01 },
-                ..Clocks::default()
-            };
-            Ok(Sample {
-                clocks: Some(clocks),
-                ..Sample::new(sample.elapsed_ns * times, iterations)
-            })
-        }
-
-        fn results(
-            &mut self,
-            program: Prepared,
-            specs: &[TensorSpec],
-        ) -> Result<Tensors, DeviceError> {
-            self.null.results(program, specs)
-        }
-
-        fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {
-            self.null.memory(program)
-        }
-    }
-
-    /// One sample of a program whose first `left` samples are throttled, and how many were taken
-    /// for it.
-    fn sample_of_throttled(left: usize) -> (Taken, usize) {
-        let mut device = Throttled {
-            null: Null::default(),
-            left: 0,
-            samples: 0,
-        };
-        let job = Job {
-            program: Program::default(),
-            artifacts: &[],
-            script: None,
-        };
-        let program = device.prepare(job).unwrap();
-        let mut sampler = Sampler::start(
-            &mut device,
-            (program, EACH),
-            Source::Device,
-            Warmup::Auto,
-            (1000.0, false),
-        )
-        .unwrap();
-        (device.left, device.samples) = (left, 0);
-        sampler.take(&mut device).unwrap();
-        (sampler.finish(Stopping::Repeats(1), 0.0), device.samples)
-    }
-
-    #[test]
-    fn throttled_samples_are_taken_again_a_few_times() {
-        for left in 0..=MAX_REPEATS {
-            let (taken, samples) = sample_of_throttled(left);
-            assert_eq!(samples, left + 1);
-            assert_eq!(taken.samples_ns, [1000.0], "the one that was not");
-            assert_eq!(taken.flags, vec![]);
-        }
-        let (taken, samples) = sample_of_throttled(100);
-        assert_eq!(samples, MAX_REPEATS + 1);
-        assert_eq!(taken.samples_ns, [10_000.0]);
-        assert_eq!(taken.flags, vec![Flag::Throttled]);
-    }
-
-    #[test]
-    fn warm_after_time_and_without_a_trend() {
-        for is_after_others in [false, true] {
-            assert!(is_warm(&[], 25e6, is_after_others));
-            assert!(!is_warm(&[], 10e6, is_after_others));
-            assert!(!is_warm(&[9e6, 7e6], 30e6, is_after_others));
-            assert!(is_warm(&[9e6, 7e6, 6.9e6], 30e6, is_after_others));
-            assert!(is_warm(&[1e3; 6], 1e6, is_after_others));
-            assert!(!is_warm(&[1e3; 5], 1e6, is_after_others));
-            assert_eq!(is_warm(&[3e6, 3e6], 9e6, is_after_others), is_after_others);
-        }
-    }
-
-    #[test]
-    fn a_batch_lasts_long_enough() {
-        assert_eq!(batch(25_000.0, 100.0), 250);
-        assert_eq!(batch(25_000.0, 1e9), 1);
-    }
-}
+mod tests;

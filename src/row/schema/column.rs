@@ -115,13 +115,11 @@ impl Column {
         }
     }
 
-    /// The text of a row's field.
+    /// The text of a row's field. Whole reals have a point: readers that guess types from the first
+    /// rows would take the column for one of whole numbers.
     pub fn text(&self, entry: &Entry) -> String {
-        match self.get(entry) {
-            None => String::new(),
-            Some(Value::Float(number)) => number.to_string(),
-            Some(value) => value.to_string(),
-        }
+        let value = self.get(entry);
+        value.map(|value| value.to_string()).unwrap_or_default()
     }
 
     /// Reads a field into a row. Statistics and measurements are read of rows that have some

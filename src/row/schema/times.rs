@@ -139,6 +139,17 @@ pub(super) const STARTING: &[Column] = &[
         |found| float(found.launch_floor_ns?),
         |found, field| put(&mut found.launch_floor_ns, field.amount()),
     ),
+    number(
+        "waited_share",
+        "part of the samples' time for which one of the program's threads stood ready and had no \
+         processor (empty where the system does not say, as of programs and on a GPU)",
+        SAMPLING,
+    )
+    .group(Group::Program)
+    .of_measurement(
+        |found| float(found.waited_share?),
+        |found, field| put(&mut found.waited_share, field.amount()),
+    ),
     count(
         "referee_ns",
         "time of a call of an empty function by the referee, which is subtracted from times (empty \

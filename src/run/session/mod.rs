@@ -32,6 +32,7 @@ use crate::hardware::{DeviceIdentity, DeviceKind};
 use crate::identity::PointId;
 use crate::manifest::Manifest;
 use crate::plan::{Plan, PlannedBlock};
+use crate::proc_stat::CpuPressure;
 use crate::record::contents::Contents;
 use crate::record::folder::FolderError;
 use crate::record::journal::Journal;
@@ -78,6 +79,8 @@ pub(super) struct Session<'a> {
     pub(super) warned: HashSet<WarningKind>,
     /// Time of the last report of the current work.
     pub(super) shown: Instant,
+    /// How much the machine's processes waited for processors before the first block.
+    pub(super) pressure: Option<CpuPressure>,
     pub(super) anchors: Anchors,
     /// The use of each device's time.
     pub(super) usage: Vec<Usage>,
@@ -149,6 +152,7 @@ impl<'a> Session<'a> {
             written: 0,
             compiled: 0,
             began: Instant::now(),
+            pressure: CpuPressure::now(),
             remaining: Remaining::default(),
         }
     }

@@ -108,6 +108,7 @@ impl Row {
             "above_roofline" => Some(" a"),
             "coarse_clock" => Some(" c"),
             "throttled" => Some(" t"),
+            "waited" => Some(" p"),
             "shared_gpu" => Some(" g"),
             "spills" => Some(" s"),
             other => panic!("no mark for {other}"),

@@ -327,6 +327,7 @@ impl RunsPrograms for Python {
         let elapsed_ns = answer["elapsed_ns"].as_f64().unwrap_or(f64::NAN);
         Ok(Sample {
             is_ungated: answer["ungated"].as_bool().unwrap_or(false),
+            waited_ns: answer["waited_ns"].as_f64(),
             ..Sample::new(elapsed_ns, iterations)
         })
     }

@@ -7,6 +7,15 @@ from time import perf_counter_ns
 import numpy
 
 
+def waited_ns():
+    """How long this thread has stood ready without a processor; None where the system does not say."""
+    try:
+        with open("/proc/thread-self/schedstat") as file:
+            return int(file.read().split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
 class HostClock:
     """Times calls. Where caches are not to stay as they are, each call begins after all measuring
     threads' processors have written a stretch of memory several times as large as their caches, and
@@ -20,11 +29,13 @@ class HostClock:
         self.flush_bytes = flush_bytes
         self.processors = processors or [None]
         self.stretches = []
+        self.waited_ns = None
 
     def span(self, program, iterations):
         """The time of so many calls in nanoseconds, and that the host's clock took it."""
         alone = self.flushes or program.restores
         elapsed = 0
+        waited = waited_ns()
         for _ in range(iterations if alone else 1):
             program.restore()
             if self.flushes:
@@ -34,6 +45,7 @@ class HostClock:
             for _ in range(calls):
                 program.call()
             elapsed += perf_counter_ns() - start
+        self.waited_ns = None if waited is None else waited_ns() - waited
         return elapsed, False
 
     def refuse_work_behind_gate(self, program):

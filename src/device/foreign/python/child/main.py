@@ -170,7 +170,8 @@ class Server:
             more = run.read(request)
         finally:
             run.end()
-        return {"elapsed_ns": elapsed, "ungated": is_ungated, "autotuned": WATCH.texts(), **more}
+        waited = getattr(self.clock, "waited_ns", None)
+        return {"elapsed_ns": elapsed, "ungated": is_ungated, "waited_ns": waited, "autotuned": WATCH.texts(), **more}
 
     def results(self, request):
         program = self.program(request)
