@@ -14,7 +14,7 @@ use crate::manifest::render::{Colour, render};
 use crate::manifest::{Manifest, Overrides, Sources, registry};
 use crate::record::find;
 use crate::record::folder::RunFolder;
-use crate::record::merge;
+use crate::record::merge::{self, Merged};
 use crate::record::parts;
 use crate::record::recorded::Recorded;
 use crate::run::{RunError, shards};
@@ -61,6 +61,12 @@ pub fn merge(args: &MergeArgs, screen: &Screen) -> Exit {
     if let Err(error) = made {
         return failed(&error);
     }
+    tell(&merged, &run, screen);
+    Exit::Fine
+}
+
+/// Says what became of the journals.
+fn tell(merged: &Merged, run: &Recorded, screen: &Screen) {
     let missing = merged.planned.saturating_sub(merged.points);
     if merged.plans > 1 {
         screen.warning(&format!(
@@ -78,7 +84,7 @@ pub fn merge(args: &MergeArgs, screen: &Screen) -> Exit {
             "folder": run.path, "journals": merged.journals, "rows": merged.rows,
             "points": merged.planned, "missing": missing,
         }));
-        return Exit::Fine;
+        return;
     }
     screen.line(&format!(
         "{} rows of {} journals, {}",
@@ -95,7 +101,6 @@ pub fn merge(args: &MergeArgs, screen: &Screen) -> Exit {
         }
     ));
     screen.line(&format!("results: {}", run.path.display()));
-    Exit::Fine
 }
 
 /// Makes tables and exports of the rows that a run's journals hold now.
@@ -103,7 +108,7 @@ fn tables(run: &Recorded) -> Result<bool, RunError> {
     let path = run.path.join("manifest.toml");
     let unusable = |wrong: Diagnostics| {
         let reason = render(&wrong, Colour::Never);
-        let reason = reason.trim_end();
+        let reason = reason.lines().next().unwrap_or_default();
         RunError::Impossible(format!("tables and exports were not made: {reason}"))
     };
     let sources = Sources::read(&path).map_err(unusable)?;

@@ -1,7 +1,9 @@
-//! Inputs near those that a program has seen. Processors remember which way branches went: a kernel
-//! that branches on some thousand elements runs twice as fast on inputs that it has had again and
-//! again (8192 values of `erfcf` on a Zen 5: 32 and 67 us). On inputs that are a little smaller, its
-//! branches go the same way, and none of its results can be those that it may have kept.
+//! Inputs near those that a program has seen.
+//!
+//! Processors remember which way branches went: a kernel that branches on some thousand elements
+//! runs twice as fast on inputs that it has had again and again (8192 values of `erfcf` on a Zen 5:
+//! 32 and 67 us). On inputs that are a little smaller, its branches go the same way, and none of
+//! its results can be those that it may have kept.
 
 use sweeper_program::inputs::InputKey;
 use sweeper_program::{Data, Element, Tensor, Tensors};

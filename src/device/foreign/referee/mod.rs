@@ -1,9 +1,10 @@
 //! The referee: functions that nobody trusts, each in a sandboxed process of its own that reaches
 //! neither the clock nor the judge.
 //!
-//! [`candidate`] starts the process, [`spares`] does so ahead, [`page`] and [`gpu`] are the memory that both share, with
-//! tensors at their [`places`]; [`protocol`] are the calls. Inputs of samples come from whoever
-//! asks for them by [`run_unseen`](RunsPrograms::run_unseen): no two calls have the same.
+//! [`candidate`] starts the process, [`spares`] does so ahead; [`page`] and [`gpu`] are the memory
+//! that both share, with tensors at their [`places`]; [`protocol`] are the calls. Inputs of samples
+//! come from whoever asks for them by [`run_unseen`](RunsPrograms::run_unseen): no two calls have
+//! the same.
 
 mod candidate;
 mod gpu;

@@ -1,5 +1,5 @@
-//! Processes that are started while other candidates are measured: importing a library of arrays and
-//! making a context takes seconds.
+//! Processes that are started while other candidates are measured: importing a library of arrays
+//! and making a context takes seconds.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
