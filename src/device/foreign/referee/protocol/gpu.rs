@@ -5,7 +5,7 @@
 //!    says where the results will lie. A function that waits for the device itself would never
 //!    come back: it is called behind the gate instead, and its time has some of the host's.
 //! 3. The referee delivers the inputs, flushes the cache, and opens the gate, all in one stretch in
-//!    which no other process has the device ([`GpuMemory`](super::super::gpu::GpuMemory)). Its
+//!    which no other process has the device ([`GpuMemory`]). Its
 //!    clock starts.
 //! 4. The bell is a word that the candidate's stream writes. The clock stops, and the copy engine
 //!    takes a part of the results, chosen by chance, and then all of them.
