@@ -34,12 +34,13 @@ use float_modes::{FloatModes, PoolModes};
 use flush::Flush;
 use launcher::OnThreads;
 use library::{Entry, Libraries};
-use waits::PoolWaits;
+use waits::Waits;
 
 /// The CPU device.
 pub struct Cpu {
     identity: DeviceIdentity,
     pool: Arc<ThreadPool>,
+    waits: Waits,
     libraries: Libraries,
     /// The input tensors of the bound problem, by name.
     inputs: BTreeMap<String, Input>,
@@ -84,6 +85,7 @@ impl Cpu {
             .map_err(|error| DeviceError::Unavailable(format!("threads: {error}")))?;
         Ok(Cpu {
             identity: identity::host(),
+            waits: Waits::of(&pool),
             pool: Arc::new(pool),
             libraries: Libraries::default(),
             inputs: BTreeMap::new(),
@@ -171,20 +173,25 @@ impl Cpu {
         }
     }
 
-    /// Runs a program; the time of its timed steps, in nanoseconds.
-    fn run(&self, program: Prepared, iterations: u32) -> f64 {
+    /// Runs a program; the time of its timed steps, and how long a thread waited for a processor
+    /// meanwhile, in nanoseconds.
+    fn run(&self, program: Prepared, iterations: u32) -> (f64, Option<f64>) {
         let loaded = &self.programs[program.0];
         let addresses = self.addresses(loaded);
         let runner = run::Runner::new(&loaded.program, &loaded.entries, &addresses);
-        match &self.flush {
-            None => self.pool.install(|| runner.sample(iterations)),
-            Some(flush) => (0..iterations)
-                .map(|_| {
-                    let flush = || flush.run(&self.pool);
-                    self.pool.install(|| runner.sample_after(flush))
-                })
-                .sum(),
+        let Some(flush) = &self.flush else {
+            let sample = || self.waits.during(|| runner.sample(iterations));
+            return self.pool.install(sample);
+        };
+        let (mut elapsed_ns, mut waited_ns) = (0.0, None);
+        for _ in 0..iterations {
+            let flush = || flush.run(&self.pool);
+            let sample = || self.waits.during(|| runner.sample_after(flush));
+            let (time_ns, wait_ns) = self.pool.install(sample);
+            elapsed_ns += time_ns;
+            waited_ns = wait_ns.map(|wait_ns| waited_ns.unwrap_or(0.0) + wait_ns);
         }
+        (elapsed_ns, waited_ns)
     }
 
     fn given_bytes(&self, program: &Program) -> u64 {
@@ -341,13 +348,15 @@ impl RunsPrograms for Cpu {
         };
         let mut elapsed_ns = 0.0;
         let modes = PoolModes::of(&self.pool);
-        let waits = PoolWaits::of(&self.pool);
+        let mut waited_ns = None;
         for _ in 0..spans {
             self.restore_for(program);
-            elapsed_ns += self.run(program, each);
+            let (time_ns, wait_ns) = self.run(program, each);
+            elapsed_ns += time_ns;
+            waited_ns = wait_ns.map(|wait_ns| waited_ns.unwrap_or(0.0) + wait_ns);
         }
         Ok(Sample {
-            waited_ns: waits.longest_since(&self.pool),
+            waited_ns,
             has_changed_modes: modes.restore(&self.pool),
             ..Sample::new(elapsed_ns, iterations)
         })

@@ -1,35 +1,41 @@
 //! How long threads stood ready and had no processor: the neighbour's work is in their times.
 
 use std::fs;
+use std::path::PathBuf;
 
 use rayon::ThreadPool;
+use rustix::thread::gettid;
 
-/// What the system says of a thread: how long it ran, how long it waited, and how often it ran.
-const OF_THIS_THREAD: &str = "/proc/thread-self/schedstat";
+/// The threads of a pool, by the files in which the system says how long each ran and waited.
+pub(super) struct Waits(Vec<PathBuf>);
 
-/// How long the threads of a pool have waited so far, in nanoseconds; none where the system does
-/// not say.
-pub(super) struct PoolWaits(Vec<Option<u64>>);
-
-impl PoolWaits {
-    /// Until now.
+impl Waits {
+    /// Those of a pool.
     pub(super) fn of(pool: &ThreadPool) -> Self {
-        PoolWaits(pool.broadcast(|_| of_this_thread()))
+        let threads = pool.broadcast(|_| gettid().as_raw_pid());
+        let file = |thread| PathBuf::from(format!("/proc/self/task/{thread}/schedstat"));
+        Waits(threads.into_iter().map(file).collect())
     }
 
-    /// The longest that one of them has waited since, in nanoseconds.
-    pub(super) fn longest_since(&self, pool: &ThreadPool) -> Option<f64> {
-        let now = PoolWaits::of(pool);
-        let pairs = now.0.iter().zip(&self.0);
-        let waits =
-            pairs.filter_map(|(now, before)| Some(now.as_ref()?.saturating_sub((*before)?)));
-        waits.max().map(|wait| wait as f64)
+    /// Does something, and says how long one of the threads waited meanwhile at most, in
+    /// nanoseconds. A thread of the pool is to ask: one that hands its processor to another has that
+    /// wait for it.
+    pub(super) fn during<T>(&self, act: impl FnOnce() -> T) -> (T, Option<f64>) {
+        let before = self.so_far();
+        let found = act();
+        let pairs = self.so_far().into_iter().zip(before);
+        let waits = pairs.filter_map(|(now, before)| Some(now?.saturating_sub(before?)));
+        (found, waits.max().map(|wait| wait as f64))
     }
-}
 
-fn of_this_thread() -> Option<u64> {
-    let text = fs::read_to_string(OF_THIS_THREAD).ok()?;
-    text.split_whitespace().nth(1)?.parse().ok()
+    /// How long each has waited so far, in nanoseconds; none where the system does not say.
+    fn so_far(&self) -> Vec<Option<u64>> {
+        let wait = |file: &PathBuf| {
+            let text = fs::read_to_string(file).ok()?;
+            text.split_whitespace().nth(1)?.parse().ok()
+        };
+        self.0.iter().map(wait).collect()
+    }
 }
 
 #[cfg(test)]
@@ -42,9 +48,6 @@ mod tests {
     /// Two threads that spin on one processor wait for half of the time, one alone hardly.
     #[test]
     fn a_thread_beside_another_waits() {
-        if of_this_thread().is_none() {
-            return;
-        }
         let Some(&processor) = identity::allowed_cpus().first() else {
             return;
         };
@@ -52,15 +55,21 @@ mod tests {
             .num_threads(2)
             .build()
             .unwrap();
-        let before = PoolWaits::of(&pool);
-        pool.broadcast(|_| {
-            identity::keep_current_thread_on(&[processor]);
+        let waits = Waits::of(&pool);
+        if waits.so_far().contains(&None) {
+            return;
+        }
+        let spin = |duration: Duration| {
             let start = Instant::now();
-            while start.elapsed() < Duration::from_millis(100) {
+            while start.elapsed() < duration {
                 std::hint::spin_loop();
             }
+        };
+        pool.broadcast(|_| identity::keep_current_thread_on(&[processor]));
+        let ((), waited_ns) = waits.during(|| {
+            pool.broadcast(|_| spin(Duration::from_millis(100)));
         });
-        let waited_ns = before.longest_since(&pool).unwrap();
+        let waited_ns = waited_ns.unwrap();
         assert!(waited_ns > 20e6, "{waited_ns}");
     }
 }
