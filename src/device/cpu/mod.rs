@@ -183,15 +183,12 @@ impl Cpu {
             let sample = || self.waits.during(|| runner.sample(iterations));
             return self.pool.install(sample);
         };
-        let (mut elapsed_ns, mut waited_ns) = (0.0, None);
-        for _ in 0..iterations {
-            let flush = || flush.run(&self.pool);
-            let sample = || self.waits.during(|| runner.sample_after(flush));
-            let (time_ns, wait_ns) = self.pool.install(sample);
-            elapsed_ns += time_ns;
-            waited_ns = wait_ns.map(|wait_ns| waited_ns.unwrap_or(0.0) + wait_ns);
-        }
-        (elapsed_ns, waited_ns)
+        let runs = (0..iterations).map(|_| {
+            let sample = || runner.sample_after(|| flush.run(&self.pool));
+            self.pool.install(|| self.waits.during(sample))
+        });
+        let (times_ns, waits_ns): (Vec<f64>, Vec<Option<f64>>) = runs.unzip();
+        (times_ns.iter().sum(), waits_ns.into_iter().sum())
     }
 
     fn given_bytes(&self, program: &Program) -> u64 {
@@ -348,15 +345,15 @@ impl RunsPrograms for Cpu {
         };
         let mut elapsed_ns = 0.0;
         let modes = PoolModes::of(&self.pool);
-        let mut waited_ns = None;
+        let mut waits_ns = Vec::new();
         for _ in 0..spans {
             self.restore_for(program);
             let (time_ns, wait_ns) = self.run(program, each);
             elapsed_ns += time_ns;
-            waited_ns = wait_ns.map(|wait_ns| waited_ns.unwrap_or(0.0) + wait_ns);
+            waits_ns.extend(wait_ns);
         }
         Ok(Sample {
-            waited_ns,
+            waited_ns: (!waits_ns.is_empty()).then(|| waits_ns.iter().sum()),
             has_changed_modes: modes.restore(&self.pool),
             ..Sample::new(elapsed_ns, iterations)
         })

@@ -18,8 +18,8 @@ impl Waits {
     }
 
     /// Does something, and says how long one of the threads waited meanwhile at most, in
-    /// nanoseconds. A thread of the pool is to ask: one that hands its processor to another has that
-    /// wait for it.
+    /// nanoseconds. A thread of the pool is to ask: one that hands over its processor has the other
+    /// wait.
     pub(super) fn during<T>(&self, act: impl FnOnce() -> T) -> (T, Option<f64>) {
         let before = self.so_far();
         let found = act();
@@ -30,11 +30,9 @@ impl Waits {
 
     /// How long each has waited so far, in nanoseconds; none where the system does not say.
     fn so_far(&self) -> Vec<Option<u64>> {
-        let wait = |file: &PathBuf| {
-            let text = fs::read_to_string(file).ok()?;
-            text.split_whitespace().nth(1)?.parse().ok()
-        };
-        self.0.iter().map(wait).collect()
+        let texts = self.0.iter().map(|file| fs::read_to_string(file).ok());
+        let wait = |text: String| text.split_whitespace().nth(1)?.parse().ok();
+        texts.map(|text| wait(text?)).collect()
     }
 }
 

@@ -63,8 +63,6 @@ impl Crew {
                     break;
                 }
             }
-            // Until then the system lets the processes live.
-            drop(own);
         });
         Crew {
             seat: seat.clone(),
