@@ -16,7 +16,7 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// Lines of Rust by folder, tests of the folder included. A commit that raises a budget gives the
 /// reason.
 const LINE_BUDGETS: [(&str, usize); 6] = [
-    ("src", 108_600),
+    ("src", 108_700),
     ("kernels/program/src", 6_650),
     ("kernels/compiler/src", 31_700),
     ("kernels/workloads/src", 19_200),
