@@ -48,7 +48,6 @@ const FREE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Memory that is shared with a candidate.
 pub(super) struct GpuMemory {
-    context: Rc<Context>,
     shared: Stretch,
     /// Inputs of the next calls.
     hidden: Stretch,
@@ -59,6 +58,8 @@ pub(super) struct GpuMemory {
     window: Window,
     words: RegisteredWords,
     opened: Vec<Opened>,
+    /// Released after all that was made in it.
+    context: Rc<Context>,
 }
 
 /// Pinned memory for the elements that are read at the bell, and behind them a word that the device
