@@ -318,7 +318,7 @@ mod tests {
             let column = header.iter().position(|held| held == name).unwrap();
             lines[line][column].to_owned()
         };
-        assert_eq!(field(0, "median_ns"), "2");
+        assert_eq!(field(0, "median_ns"), "2.0");
         assert_eq!(field(0, "iterations"), "7");
         assert_eq!(field(0, "KC"), "12");
         assert_eq!(field(0, "semiring"), "log");
