@@ -126,6 +126,9 @@ enum Verb {
     /// Start programs of the user (started by a worker)
     #[command(hide = true)]
     Launcher,
+    /// Call kernels that nobody trusts (started by a worker)
+    #[command(hide = true)]
+    Candidate,
 }
 
 /// Parses the command line and runs its verb.
@@ -149,11 +152,13 @@ pub fn main() -> ExitCode {
     let screen = screen::Screen::new(&cli.screen);
     place::allow_open_files();
     // Now, since a pool that can't be had when it is first needed is a panic. A worker has one of
-    // its own size, a launcher and a compiler none.
-    if !matches!(cli.verb, Verb::Worker | Verb::Launcher | Verb::Compiler)
-        && let Err(error) = rayon::ThreadPoolBuilder::new()
-            .num_threads(place::processors().0)
-            .build_global()
+    // its own size, a launcher, a compiler and a candidate none.
+    if !matches!(
+        cli.verb,
+        Verb::Worker | Verb::Launcher | Verb::Compiler | Verb::Candidate
+    ) && let Err(error) = rayon::ThreadPoolBuilder::new()
+        .num_threads(place::processors().0)
+        .build_global()
     {
         screen.error(&format!("threads can't be started: {error}"));
         return Exit::Impossible.into();
@@ -186,6 +191,7 @@ pub fn main() -> ExitCode {
         Verb::Completions(args) => starter::completions::<Cli>(&args, &screen),
         Verb::Worker => worker::worker(),
         Verb::Launcher => worker::launcher(),
+        Verb::Candidate => worker::candidate(),
         Verb::Compiler => worker::compiler(),
     };
     let exit = screen.verdict(verdict);

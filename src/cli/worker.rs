@@ -16,6 +16,7 @@ use super::exit::Exit;
 use super::place;
 use crate::compile::background;
 use crate::device::foreign::command::launcher;
+use crate::device::foreign::referee::process;
 use crate::execute::supervisor::WorkerCommand;
 use crate::execute::worker::serve;
 use crate::scratch;
@@ -32,6 +33,11 @@ pub fn worker() -> Exit {
 pub fn launcher() -> Exit {
     outlive_signals();
     served(streams().and_then(|(requests, answers)| launcher::serve(requests, answers)))
+}
+
+/// Calls kernels that nobody trusts until the referee goes away.
+pub fn candidate() -> Exit {
+    served(streams().and_then(|(requests, answers)| process::serve(requests, answers)))
 }
 
 /// How much a process that compiles gives way to loops on the same processors.

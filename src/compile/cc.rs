@@ -15,6 +15,8 @@ use super::digests::Digests;
 use super::elf;
 use super::process::{first_line, output, run};
 use super::{Bounds, CompileError};
+use crate::device::memory;
+use crate::device::sandbox::Sandbox;
 use crate::files;
 use crate::scratch::{self, Scratch};
 
@@ -267,6 +269,9 @@ impl Cc {
         command.args([source.main_file(), "-o", "kernel.so"]);
         let libraries = user.map_or(&[][..], |user| &user.libraries);
         command.args(libraries.iter().map(|library| format!("-l{library}")));
+        if user.is_some_and(|user| user.is_untrusted) {
+            self.enclose(&mut command, folder.path())?;
+        }
         run(command, bounds)?;
         let broken = |reason: String| {
             CompileError::Surroundings(format!(
@@ -276,6 +281,27 @@ impl Cc {
         let object = scratch::read(&folder.path().join("kernel.so"), MOST_BYTES).map_err(broken)?;
         elf::check(&object).map_err(|reason| broken(reason.to_owned()))?;
         Ok(object)
+    }
+
+    /// Has the compiler work in a sandbox: a source that nobody trusts may name any file, as in
+    /// `#include` and `.incbin`, and may expand without end.
+    fn enclose(&self, command: &mut Command, folder: &Path) -> Result<(), CompileError> {
+        let program = files::program(&self.driver.program, Path::new(""));
+        let program = program.and_then(|path| path.canonicalize().ok());
+        // Programs lie in `bin`, and what they read beside it.
+        let own = program.and_then(|path| Some(path.parent()?.parent()?.to_owned()));
+        let named = surroundings().flat_map(|(_, value)| {
+            let paths: Vec<PathBuf> = env::split_paths(&value).collect();
+            paths
+        });
+        let home = env::home_dir();
+        let private = env::current_dir().into_iter().chain(home);
+        let sandbox = Sandbox::new(folder)
+            .reading(own.into_iter().chain(named))
+            .hiding(private)
+            .with_memory(memory::available_bytes() / 2);
+        let enclosed = sandbox.enclose(command);
+        enclosed.map_err(|error| CompileError::Unavailable(error.to_string()))
     }
 }
 

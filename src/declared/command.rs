@@ -32,6 +32,9 @@ pub struct CommandRequest {
     /// Whether its standard output is a file; it is `/dev/null` otherwise.
     #[serde(default)]
     pub keeps_stdout: bool,
+    /// Nobody trusts it: it runs in a sandbox, and each run is checked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_untrusted: bool,
     /// Commands that run before each run, untimed.
     pub prepare: Vec<Vec<String>>,
     /// Exit statuses of success.
@@ -183,6 +186,7 @@ impl Command {
             environment: environment.collect::<Result<_, String>>()?,
             stdin: declared.stdin.as_ref().map(fill).transpose()?,
             keeps_stdout: declared.keeps_stdout(),
+            is_untrusted: false,
             prepare: (declared.prepare.iter())
                 .map(|command| fill_all(command))
                 .collect::<Result<_, _>>()?,

@@ -507,6 +507,7 @@ fn foreign(
         runner: Runner::Python,
         name: name.to_owned(),
         is_deterministic: true,
+        is_untrusted: false,
         request: request.ok()?,
     })
 }

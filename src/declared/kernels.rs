@@ -118,6 +118,7 @@ impl Kernels {
             user: Some(Box::new(UserOptions {
                 libraries: self.declaration.libraries.clone(),
                 names: if is_c { Vec::new() } else { distinct },
+                is_untrusted: false,
             })),
         })
     }

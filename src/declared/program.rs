@@ -91,6 +91,7 @@ impl Backend {
                 }
             }
         }
+        let is_untrusted = self.declaration.is_untrusted;
         match &self.implementation {
             Compiled::Python(function) => {
                 maker
@@ -102,10 +103,14 @@ impl Backend {
                 maker
                     .place_scratch(kernels, tensors.dtype)
                     .map_err(Refusal::Undefined)?;
-                maker.launch(kernels).map_err(Refusal::Undefined)?;
+                maker
+                    .launch(kernels, is_untrusted)
+                    .map_err(Refusal::Undefined)?;
             }
             Compiled::Command(command) => {
-                maker.start(command).map_err(Refusal::Undefined)?;
+                maker
+                    .start(command, is_untrusted)
+                    .map_err(Refusal::Undefined)?;
             }
         }
         Ok(maker.program)
@@ -231,6 +236,7 @@ impl Maker<'_> {
             },
             name: function.declaration.entry.clone(),
             is_deterministic: !function.declaration.is_fickle,
+            is_untrusted: backend.declaration.is_untrusted,
             request,
         }));
         self.program.steps.push(Step::Launch {
@@ -242,7 +248,7 @@ impl Maker<'_> {
     }
 
     /// Adds the kernels and the launches.
-    fn launch(&mut self, kernels: &Kernels) -> Result<(), String> {
+    fn launch(&mut self, kernels: &Kernels, is_untrusted: bool) -> Result<(), String> {
         let names = kernels.launches.iter();
         let names: Vec<String> = names
             .map(|launch| launch.entry.text(&self.slots))
@@ -254,7 +260,10 @@ impl Maker<'_> {
             if threads.clone().any(|&extent| extent == 0) {
                 continue;
             }
-            let source = kernels.source(number, &names, &self.slots, self.reals)?;
+            let mut source = kernels.source(number, &names, &self.slots, self.reals)?;
+            if let Some(user) = &mut source.user {
+                user.is_untrusted = is_untrusted;
+            }
             let args = launch.args.iter().map(|arg| self.arg(arg));
             let args = args.collect::<Result<_, String>>()?;
             let kernel = self.program.kernel(Kernel::Compiled(source));
@@ -293,13 +302,15 @@ impl Maker<'_> {
     }
 
     /// Adds the start of a command.
-    fn start(&mut self, command: &Command) -> Result<(), String> {
-        let request = command.request(&self.slots)?;
+    fn start(&mut self, command: &Command, is_untrusted: bool) -> Result<(), String> {
+        let mut request = command.request(&self.slots)?;
+        request.is_untrusted = is_untrusted;
         let request = serde_json::to_string(&request).map_err(|error| error.to_string())?;
         let kernel = self.program.kernel(Kernel::Foreign(Foreign {
             runner: Runner::Command,
             name: command.name().to_owned(),
             is_deterministic: true,
+            is_untrusted,
             request,
         }));
         self.program.steps.push(Step::Launch {

@@ -13,8 +13,8 @@ use sweeper_workloads::registry;
 use super::backend::Backend;
 use super::check::Reference;
 use super::declaration::{
-    BackendDeclaration, Declaration, DeclaredKind, Implementation, ParameterDeclaration,
-    ProblemDeclaration, TensorDeclaration,
+    BackendDeclaration, Declaration, DeclaredKind, DeclaredLanguage, Implementation,
+    ParameterDeclaration, ProblemDeclaration, TensorDeclaration,
 };
 use super::definition::Definition;
 use super::problem::{Backends, Extended, Own};
@@ -35,13 +35,15 @@ pub struct Declared {
 /// once: a process reads few manifests, and a worker gets its declarations once.
 static INTERNED: Mutex<BTreeMap<String, &'static Declared>> = Mutex::new(BTreeMap::new());
 
-/// How a manifest names the file of a function in Python.
+/// How a manifest names the file of a source that a candidate can stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceKey {
     /// `python`: a function.
     Python,
     /// `kernelbench`: a class of models.
     KernelBench,
+    /// `c`: kernels for CPUs.
+    C,
 }
 
 impl SourceKey {
@@ -50,6 +52,15 @@ impl SourceKey {
         match self {
             SourceKey::Python => "python",
             SourceKey::KernelBench => "kernelbench",
+            SourceKey::C => "c",
+        }
+    }
+
+    /// What names of such files end with.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            SourceKey::Python | SourceKey::KernelBench => "py",
+            SourceKey::C => "c",
         }
     }
 }
@@ -114,13 +125,16 @@ impl Declared {
         factor.unwrap_or(1.0)
     }
 
-    /// The key of a backend's source, if it is a function or a model in Python.
+    /// The key of a backend's source, if a candidate can stand for it.
     pub fn source_key(&self, backend: &str) -> Option<SourceKey> {
         match &self.declaration_of(backend)?.implementation {
             Implementation::Python(function) if function.model.is_some() => {
                 Some(SourceKey::KernelBench)
             }
             Implementation::Python(_) => Some(SourceKey::Python),
+            Implementation::Kernels(kernels) if kernels.language == DeclaredLanguage::C => {
+                Some(SourceKey::C)
+            }
             Implementation::Kernels(_) | Implementation::Command(_) => None,
         }
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Foreign, Program, Target, Tensors};
+use sweeper_program::{Foreign, Target, Tensors};
 
 use super::launcher::LoopDriver;
 use super::layout::Damage;
@@ -72,13 +72,8 @@ impl Device for BusyTimeDevice<'_> {
         self.device.load_foreign(foreign);
     }
 
-    fn prepare_foreign(
-        &mut self,
-        program: &Program,
-        foreign: &Foreign,
-        inputs: &Tensors,
-    ) -> Result<Prepared, DeviceError> {
-        self.device.prepare_foreign(program, foreign, inputs)
+    fn prepare_apart(&mut self, job: Job<'_>, inputs: &Tensors) -> Result<Prepared, DeviceError> {
+        self.device.prepare_apart(job, inputs)
     }
 
     fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Buffer, Foreign, Program, Target, Tensors};
+use sweeper_program::{Buffer, Foreign, Kernel, Program, Target, Tensors};
 
 pub mod null;
 pub mod cpu;
@@ -431,18 +431,14 @@ pub trait Device: RunsPrograms {
     /// done before it is prepared. What fails does so again then.
     fn load_foreign(&mut self, _foreign: &Foreign) {}
 
-    /// Gets a program whose kernel another process runs ready. `inputs` are the tensors that were
-    /// bound: that process gets them with its first program.
+    /// Gets a program ready that another process runs, its [`runner`](Program::runner). `inputs`
+    /// are the tensors of the problem: that process gets them with its first program.
     ///
     /// # Errors
     /// Those of [`prepare`](Device::prepare), and [`DeviceError::Foreign`].
-    fn prepare_foreign(
-        &mut self,
-        _program: &Program,
-        foreign: &Foreign,
-        _inputs: &Tensors,
-    ) -> Result<Prepared, DeviceError> {
-        Err(needs_runner(foreign))
+    fn prepare_apart(&mut self, job: Job<'_>, _inputs: &Tensors) -> Result<Prepared, DeviceError> {
+        let name = job.program.kernels.first().map_or("", Kernel::name);
+        Err(needs_runner(name))
     }
 
     /// Runs a whole loop, from its first launch until the device has finished, by the host's clock:
@@ -475,8 +471,8 @@ pub trait Device: RunsPrograms {
 }
 
 /// The refusal of a kernel that a device can't run by itself.
-fn needs_runner(kernel: &Foreign) -> DeviceError {
-    DeviceError::Launch(format!("`{}` is run by another process", kernel.name))
+fn needs_runner(kernel: &str) -> DeviceError {
+    DeviceError::Launch(format!("`{kernel}` is run by another process"))
 }
 
 /// The refusal of whole loops.

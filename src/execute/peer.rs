@@ -122,13 +122,15 @@ fn run(
         spec.dtype = dtype_of(&spec.name).unwrap_or(spec.dtype);
     }
     device.bind(&inputs)?;
-    let prepared = match program.foreign() {
-        Some(foreign) => device.prepare_foreign(&program, foreign, &inputs),
-        None => device.prepare(Job {
-            program,
-            artifacts: kernels,
-            script: None,
-        }),
+    let runner = program.runner();
+    let job = Job {
+        program,
+        artifacts: kernels,
+        script: None,
+    };
+    let prepared = match runner {
+        Some(_) => device.prepare_apart(job, &inputs),
+        None => device.prepare(job),
     }?;
     device.poison(prepared)?;
     device.sample(prepared, 1)?;

@@ -9,7 +9,7 @@ use crate::row::outcome::{Cause, Measurement, Outcome, Status};
 
 /// Refuses modes in which a program of another process can't be run.
 pub(super) fn check_mode(mode: Mode, program: &Program) -> Result<(), Outcome> {
-    let runner = program.foreign().map(|foreign| foreign.runner);
+    let runner = program.runner();
     let reason = match (mode, runner) {
         (_, None) | (Mode::Each(Launching::Launch), _) => return Ok(()),
         (Mode::Each(Launching::Graph), Some(Runner::Python)) => return Ok(()),
@@ -17,7 +17,7 @@ pub(super) fn check_mode(mode: Mode, program: &Program) -> Result<(), Outcome> {
             "the launches of a program are its own: they are not made one graph"
         }
         (Mode::Each(Launching::Graph), Some(Runner::Referee)) => {
-            "a function that is not trusted records no graph of its launches"
+            "the launches of what is not trusted are not made one graph"
         }
         (Mode::Loop(_), Some(_)) => "what another process runs is not run as a loop",
     };

@@ -334,11 +334,12 @@ pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
     let below_cache = request.answers.as_ref().map(|cache| cache.dir.clone());
     let cache_dir = request.compiled_code.clone().or(below_cache);
     let hidden = hidden_folders(request, cache_dir.as_deref());
+    let commands = Commands::hiding(hidden.clone());
     let referee = Referee::new(place.clone(), request.cache, limit, hidden);
     let python = Python::new(place, request.cache, limit, cache_dir);
     let runners: [(Runner, Box<dyn ForeignRunner>); 3] = [
         (Runner::Referee, Box::new(referee)),
-        (Runner::Command, Box::new(Commands::default())),
+        (Runner::Command, Box::new(commands)),
         (Runner::Python, Box::new(python)),
     ];
     Ok(Box::new(WithRunners::new(device, runners)))

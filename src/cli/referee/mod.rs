@@ -40,14 +40,14 @@ const NAME: &str = "candidate";
 pub struct RefereeArgs {
     #[command(flatten)]
     manifest: ManifestArgs,
-    /// A folder of candidates, one to a file of Python, in place of lines of JSON on standard input
+    /// A folder of candidates, one to a file of Python or C, in place of lines of JSON on standard input
     #[arg(long, value_name = "DIR", conflicts_with = "socket")]
     candidates: Option<PathBuf>,
     /// Take lines of JSON from whoever connects to this Unix socket
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// The backend whose arguments a candidate takes, and that it is compared with: the manifest's
-    /// first function in Python by default
+    /// first function in Python or kernel in C by default
     #[arg(long, value_name = "BACKEND")]
     like: Option<String>,
     /// Take the baseline's times, and verdicts of equal candidates, from earlier runs: both are not
@@ -69,7 +69,13 @@ struct Candidate {
     code: String,
     entry: Option<String>,
     like: Option<String>,
+    /// What the name of its file would end with, `py` or `c`: that of the backend that it is like
+    /// where this is not said.
+    kind: Option<String>,
 }
+
+/// Endings of files with candidates.
+const KINDS: [&str; 2] = ["py", "c"];
 
 /// A line of input that was read: a candidate, or why it is none.
 type Line = Result<Candidate, String>;
@@ -132,7 +138,8 @@ impl Bench<'_> {
         let entries = fs::read_dir(folder).map_err(named)?;
         let paths = entries.map(|entry| Ok(entry?.path()));
         let mut paths: Vec<PathBuf> = paths.collect::<io::Result<_>>().map_err(named)?;
-        paths.retain(|path| path.extension().is_some_and(|kind| kind == "py"));
+        let kind = |path: &Path| path.extension()?.to_str().map(str::to_owned);
+        paths.retain(|path| kind(path).is_some_and(|kind| KINDS.contains(&&*kind)));
         paths.sort();
         let candidates = paths.into_iter().map(|path| {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -142,6 +149,7 @@ impl Bench<'_> {
                 code: String::from_utf8_lossy(&code).into_owned(),
                 entry: None,
                 like: None,
+                kind: kind(&path),
             }))
         });
         let screen = self.session.screen;

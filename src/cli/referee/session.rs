@@ -55,6 +55,11 @@ impl Progress for Silent {
     fn event(&self, _event: &Event<'_>) {}
 }
 
+/// The name of a candidate's file.
+fn file_of(source: SourceKey) -> String {
+    format!("candidate.{}", source.extension())
+}
+
 impl Session<'_> {
     /// Measures and judges a candidate.
     pub(super) fn verdict(&self, candidate: &Candidate, seat: &Seat) -> Verdict {
@@ -85,8 +90,9 @@ impl Session<'_> {
         let path = scratch.path().join(format!("{id}.toml"));
         let text = self.text(&like, Some((candidate, source)));
         let written = fs::write(&path, text);
+        let file = scratch.path().join(file_of(source));
         written
-            .and_then(|()| fs::write(scratch.path().join("candidate.py"), &candidate.code))
+            .and_then(|()| fs::write(file, &candidate.code))
             .map_err(|error| error.to_string())?;
         let (folder, rows) = self.measured(&path, seat)?;
         Ok(Verdict::from_rows(id, &like, (&rows, &pairs), folder))
@@ -129,11 +135,21 @@ impl Session<'_> {
                 Some((name.to_owned(), declared.source_key(name)?))
             })
         });
-        let found = functions.find(|(name, _)| wanted.is_none_or(|wanted| wanted == name));
-        found.ok_or_else(|| match wanted {
-            Some(wanted) => format!("no case has a function in Python called `{wanted}`"),
-            None => {
-                "no case has a function in Python whose arguments a candidate could take".to_owned()
+        let kind = candidate.kind.as_deref();
+        let found = functions.find(|(name, source)| {
+            let is_meant = wanted.is_none_or(|wanted| wanted == name);
+            is_meant && kind.is_none_or(|kind| kind == source.extension())
+        });
+        found.ok_or_else(|| {
+            let what = match kind {
+                Some("c") => "kernel in C",
+                Some("py") => "function in Python",
+                Some(_) => return "`kind` is `py` or `c`".to_owned(),
+                None => "function in Python or kernel in C",
+            };
+            match wanted {
+                Some(wanted) => format!("no case has a {what} called `{wanted}`"),
+                None => format!("no case has a {what} whose arguments a candidate could take"),
             }
         })
     }
@@ -144,9 +160,9 @@ impl Session<'_> {
         let mut text = format!("schema = 1\nextends = {}\n", string(&base[0]));
         let _ = write!(text, "\n[backend.{NAME}]\nlike  = {}\n", string(like));
         if let Some((candidate, source)) = candidate {
-            let _ = writeln!(text, "{} = \"candidate.py\"", source.name());
+            let _ = writeln!(text, "{} = \"{}\"", source.name(), file_of(source));
             let entry = candidate.entry.as_ref().or(self.args.entry.as_ref());
-            if let (Some(entry), SourceKey::Python) = (entry, source) {
+            if let (Some(entry), SourceKey::Python | SourceKey::C) = (entry, source) {
                 let _ = writeln!(text, "entry = {}", string(entry));
             }
         }

@@ -150,7 +150,11 @@ impl Verdict {
                 self.baseline
             );
         }
-        if let Some(reason) = &self.reason {
+        // The complaints of a compiler are many lines; one of them says what is wrong.
+        let reason = self.reason.as_deref().unwrap_or_default();
+        let mut complaints = reason.lines();
+        let telling = complaints.find(|line| line.contains("error:"));
+        if let Some(reason) = telling.or(reason.lines().next()) {
             let _ = write!(line, " {reason}");
         }
         line.trim_end().to_owned()

@@ -145,6 +145,10 @@ fn key(source: &KernelSource, arch: &str, options: &[&str], compiler: &str) -> K
                 builder = builder.field(field, value);
             }
         }
+        // What a sandbox keeps a compiler from reading must not be missing for others.
+        if user.is_untrusted {
+            builder = builder.field("sandbox", "yes");
+        }
     }
     builder.compiler(compiler).finish()
 }

@@ -109,7 +109,7 @@ impl Cpu {
     ) -> Result<Vec<Option<Entry>>, DeviceError> {
         let mut load = |(kernel, position): (&Kernel, Option<usize>)| match kernel {
             Kernel::Builtin(_) => Ok(None),
-            Kernel::Foreign(foreign) => Err(needs_runner(foreign)),
+            Kernel::Foreign(foreign) => Err(needs_runner(&foreign.name)),
             Kernel::Library(library) => match calls::refusal(library) {
                 None => Ok(None),
                 Some(reason) => Err(DeviceError::Launch(reason)),

@@ -199,7 +199,7 @@ impl Cuda {
                     )));
                 }
                 Kernel::Foreign(foreign) => {
-                    return Err(Fault::refused(needs_runner(foreign).to_string()));
+                    return Err(Fault::refused(needs_runner(&foreign.name).to_string()));
                 }
                 Kernel::Library(library) => {
                     let kernel = KernelId(index);

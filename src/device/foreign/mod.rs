@@ -8,7 +8,7 @@ mod renumbered;
 use std::collections::BTreeMap;
 
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Foreign, Program, Runner, Target, Tensors};
+use sweeper_program::{Foreign, Runner, Target, Tensors};
 
 use crate::hardware::clocks::Clocks;
 use crate::row::outcome::Checked;
@@ -20,7 +20,7 @@ use renumbered::Renumbered;
 use super::outputs::{Outputs, Reading};
 use super::{
     Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, RunsPrograms,
-    Sample, UnseenRun, needs_runner, no_loop,
+    Sample, UnseenRun, no_loop,
 };
 
 /// Runs foreign kernels. Programs are numbered by each runner from 0 on for each problem.
@@ -35,12 +35,7 @@ pub trait ForeignRunner: RunsPrograms {
     ///
     /// # Errors
     /// [`DeviceError::Foreign`], and those of [`Device::prepare`].
-    fn prepare(
-        &mut self,
-        program: &Program,
-        foreign: &Foreign,
-        inputs: &Tensors,
-    ) -> Result<Prepared, DeviceError>;
+    fn prepare(&mut self, job: Job<'_>, inputs: &Tensors) -> Result<Prepared, DeviceError>;
 }
 
 /// A device, and who runs the foreign kernels of its programs.
@@ -138,17 +133,14 @@ impl Device for WithRunners {
         }
     }
 
-    fn prepare_foreign(
-        &mut self,
-        program: &Program,
-        foreign: &Foreign,
-        inputs: &Tensors,
-    ) -> Result<Prepared, DeviceError> {
-        let Some(runner) = self.runners.get_mut(&foreign.runner) else {
-            return Err(needs_runner(foreign));
+    fn prepare_apart(&mut self, job: Job<'_>, inputs: &Tensors) -> Result<Prepared, DeviceError> {
+        let name = job.program.runner();
+        let held = name.and_then(|name| Some((name, self.runners.get_mut(&name)?)));
+        let Some((name, runner)) = held else {
+            return self.native.prepare_apart(job, inputs);
         };
-        let prepared = runner.prepare(program, foreign, inputs)?;
-        Ok(self.add(Owner::Runner(foreign.runner), prepared))
+        let prepared = runner.prepare(job, inputs)?;
+        Ok(self.add(Owner::Runner(name), prepared))
     }
 
     fn drive(

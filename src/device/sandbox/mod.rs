@@ -75,6 +75,8 @@ pub struct Sandbox {
     hidden: Vec<PathBuf>,
     /// Devices of GPUs that it works with.
     gpus: Vec<PathBuf>,
+    /// The most memory that one of its processes has, in bytes.
+    memory_bytes: Option<u64>,
 }
 
 /// What this machine's kernel gives.
@@ -111,6 +113,7 @@ impl Sandbox {
             scratch: scratch.to_owned(),
             hidden: Vec::new(),
             gpus: Vec::new(),
+            memory_bytes: None,
         }
     }
 
@@ -139,6 +142,13 @@ impl Sandbox {
             name.starts_with(GPUS)
         };
         self.gpus.extend(paths.filter(is_gpu));
+        self
+    }
+
+    /// Gives each process so many bytes of memory.
+    #[must_use]
+    pub fn with_memory(mut self, bytes: u64) -> Self {
+        self.memory_bytes = Some(bytes);
         self
     }
 
@@ -180,10 +190,12 @@ impl Sandbox {
         let version = grants.landlock.ok_or(SandboxError::NoLandlock)?;
         let mut rules = Some(self.rules()?);
         let has_gpus = !self.gpus.is_empty();
+        let memory_bytes = self.memory_bytes;
         let filters = Filters::new(version >= SIGNALS as u32, has_gpus)?;
         let enter = move || {
             limit(Resource::Core, 0)?;
             limit(Resource::Fsize, MOST_FILE_BYTES)?;
+            memory_bytes.map_or(Ok(()), |bytes| limit(Resource::As, bytes))?;
             drop_capabilities()?;
             let mut rules = rules.take().ok_or(io::ErrorKind::Other)?;
             if has_gpus {

@@ -188,7 +188,7 @@ impl<'a> BlockContext<'a> {
             .points
             .iter()
             .map(|point| program(problem, point, device));
-        let is_here = |program: Program| program.foreign().is_none() || !device.computes();
+        let is_here = |program: Program| program.runner().is_none() || !device.computes();
         programs.any(|program| program.is_ok_and(is_here))
     }
 
@@ -248,9 +248,10 @@ impl<'a> BlockContext<'a> {
         measurement.same_program_as.take_if(|_| undecided.is_some());
         check_mode(point.mode, &program)?;
         let carries_state = program.updated().next().is_some();
+        let runner = program.runner().filter(|_| device.computes());
         let foreign = program.foreign().filter(|_| device.computes());
-        let runner = foreign.map(|foreign| foreign.runner);
         let is_deterministic = foreign.is_none_or(|foreign| foreign.is_deterministic);
+        let is_refereed = runner.is_some() && program.is_untrusted();
         let is_users = program.foreign().is_some() || program.has_kernels_of_the_user();
         let is_users_kernel = is_users && runner.is_none() && device.computes();
         let before = is_users_kernel.then(|| busy::of_this_group(false));
@@ -275,7 +276,10 @@ impl<'a> BlockContext<'a> {
         let cache = self.answers.place();
         let auto = undecided.map(|own| own.begin((self.block, point), cache, prepared, device));
         let auto = auto.transpose()?;
-        let (calls, source) = self.source(runner, auto, &specs, &mut measurement)?;
+        let (calls, source) = self.source(runner, auto, &specs)?;
+        if is_refereed {
+            measurement.flags.push(Flag::Refereed);
+        }
         Ok(VerifiedPoint {
             calls,
             source: Some(source),
@@ -372,13 +376,15 @@ impl<'a> BlockContext<'a> {
         artifacts: &Artifacts,
         device: &mut dyn Device,
     ) -> Result<Prepared, DeviceError> {
-        match program.foreign().filter(|_| device.computes()) {
-            Some(foreign) => device.prepare_foreign(&program, foreign, &self.instance.inputs),
-            None => device.prepare(Job {
-                program,
-                artifacts: &artifacts_of(point, artifacts),
-                script: point.script,
-            }),
+        let runner = program.runner().filter(|_| device.computes());
+        let job = Job {
+            program,
+            artifacts: &artifacts_of(point, artifacts),
+            script: point.script,
+        };
+        match runner {
+            Some(_) => device.prepare_apart(job, &self.instance.inputs),
+            None => device.prepare(job),
         }
     }
 

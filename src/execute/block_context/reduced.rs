@@ -53,7 +53,7 @@ impl BlockContext<'_> {
         let whole = program(self.instance.problem.as_ref(), point, device)?;
         let program = program(other.problem.as_ref(), point, device)?;
         // A process that runs a program gets inputs once, with the first of its programs.
-        if program.foreign().is_some() {
+        if program.runner().is_some() {
             return Ok(Ok(Verdict::UNCHECKED));
         }
         // Other kernels than the point's prove nothing about it.

@@ -10,7 +10,6 @@ impl BlockContext<'_> {
         runner: Option<Runner>,
         auto: Option<Auto>,
         specs: &[TensorSpec],
-        measurement: &mut Measurement,
     ) -> Result<(Option<Rc<Calls>>, Source), Outcome> {
         if let Some(auto) = auto {
             return Ok((None, Source::Loop(Box::new(auto))));
@@ -20,17 +19,12 @@ impl BlockContext<'_> {
             Some(Runner::Command) => return Ok((None, Source::Starts)),
             _ => return Ok((None, Source::Device)),
         }
-        let calls = self.calls(specs, measurement)?;
+        let calls = self.calls(specs)?;
         Ok((Some(Rc::clone(&calls)), Source::Calls(calls)))
     }
 
     /// The calls of a program that nobody trusts.
-    fn calls(
-        &self,
-        specs: &[TensorSpec],
-        measurement: &mut Measurement,
-    ) -> Result<Rc<Calls>, Outcome> {
-        measurement.flags.push(Flag::Refereed);
+    fn calls(&self, specs: &[TensorSpec]) -> Result<Rc<Calls>, Outcome> {
         if self.block.inputs.is_some() {
             let reason = "inputs of a file are the same in every call: nothing that is not trusted can \
                           be measured on them";

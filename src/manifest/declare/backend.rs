@@ -10,7 +10,10 @@ use super::kernels;
 use super::problem::tuned;
 use super::python::{self, PythonSettings};
 use super::{CONDITION, Names, expression};
-use crate::declared::declaration::{BackendDeclaration, Implementation, Requirement};
+use crate::declared::command_declaration::CommandTime;
+use crate::declared::declaration::{
+    BackendDeclaration, DeclaredLanguage, Implementation, Requirement,
+};
 use crate::declared::{backend_scope, configurations};
 use crate::expression::{Expression, Scope};
 use crate::manifest::diagnostics::Code;
@@ -202,16 +205,21 @@ fn untrusted(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<At> {
 
 /// Reports a backend that is not trusted and can't be refereed.
 fn refuse_untrusted(cx: &mut Context<'_>, at: Option<At>, implementation: &Implementation) {
-    if let Some(at) = at
-        && !matches!(implementation, Implementation::Python(_))
-    {
-        cx.report(
-            Code::Conflict,
-            at,
-            "`trust = false` is for functions in Python",
-        )
-        .label("kernels and programs are measured as their author's, so far");
-    }
+    let Some(at) = at else { return };
+    let reason = match implementation {
+        Implementation::Kernels(kernels) if kernels.language == DeclaredLanguage::Cuda => {
+            "kernels in CUDA are measured as their author's, so far"
+        }
+        Implementation::Command(command) if command.check.is_none() => {
+            "without a `check` nothing says that it does its work"
+        }
+        Implementation::Command(command) if matches!(command.time, CommandTime::Metric { .. }) => {
+            "it says itself how long it took: `time = \"wall\"` does not ask it"
+        }
+        _ => return,
+    };
+    let message = "this backend can't have `trust = false`";
+    cx.report(Code::Conflict, at, message).label(reason);
 }
 
 /// Whether configurations race each other: then there must be several.

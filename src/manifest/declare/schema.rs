@@ -243,7 +243,7 @@ pub(in crate::manifest) fn backend() -> Value {
         ),
         "trust": described(
             json!({ "type": "boolean" }),
-            "false: a function of a stranger, in a sandbox and by a clock that it can't reach",
+            "false: code of a stranger, in a sandbox and by a clock that it can't reach",
         ),
         "tolerance_factor": described(
             json!({ "type": "number", "minimum": 1, "maximum": 1000 }),

@@ -25,6 +25,7 @@ mod definition;
 mod edited;
 mod mutants;
 mod racing;
+mod untrusted;
 
 fn declared(name: &str) -> PathBuf {
     Path::new("tests/manifests/declared").join(name)

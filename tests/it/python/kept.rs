@@ -38,6 +38,7 @@ fn function() -> Foreign {
         runner: Runner::Python,
         name: "the reference".to_owned(),
         is_deterministic: true,
+        is_untrusted: false,
         request: request.to_string(),
     }
 }

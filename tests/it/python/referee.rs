@@ -273,17 +273,30 @@ fn who_can_not_be_refereed_is_told_why() {
     assert!(text(&ran).contains("caches"), "{}", text(&ran));
     let row = &rows(&place)["honest forward"];
     assert_eq!(row["status"], "unavailable", "{}", row["reason"]);
-    let manifest = fs::read_to_string(place.path("m.toml")).unwrap().replace(
-        "trust    = false",
-        "trust    = false\n[backend.k]\nworkload = \"scale\"\nc = \"k.c\"\nentry = \"k\"\nargs = [\"x\", \"y\"]\n\
-         trust = false",
-    );
-    fs::write(place.path("k.c"), "void k(const float *x, float *y) {}\n").unwrap();
-    fs::write(place.path("m.toml"), manifest).unwrap();
-    let ran = place.sweeper(&["check", "m.toml"]);
-    assert!(
-        text(&ran).contains("`trust = false` is for functions in Python"),
-        "{}",
-        text(&ran)
-    );
+    let manifest = fs::read_to_string(place.path("m.toml")).unwrap();
+    fs::write(
+        place.path("k.cu"),
+        "__global__ void k(const float *x, float *y) {}\n",
+    )
+    .unwrap();
+    for (source, reason) in [
+        (
+            "cuda = \"k.cu\"\nentry = \"k\"\nargs = [\"x\", \"y\"]\ngrid = 1\nblock = 1",
+            "kernels in CUDA are measured as their author's",
+        ),
+        ("command = [\"true\"]", "without a `check` nothing says"),
+    ] {
+        let workload = match source.starts_with("command") {
+            true => "[workload.none]\n",
+            false => "",
+        };
+        let name = if workload.is_empty() { "scale" } else { "none" };
+        let more =
+            format!("{workload}[backend.k]\nworkload = \"{name}\"\n{source}\ntrust = false\n");
+        fs::write(place.path("m.toml"), format!("{manifest}{more}")).unwrap();
+        let ran = place.sweeper(&["check", "m.toml"]);
+        let said = text(&ran);
+        assert!(said.contains("can't have `trust = false`"), "{said}");
+        assert!(said.contains(reason), "{said}");
+    }
 }

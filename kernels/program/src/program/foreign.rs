@@ -11,6 +11,9 @@ pub struct Foreign {
     pub name: String,
     /// Two runs with equal inputs give equal bits.
     pub is_deterministic: bool,
+    /// Nobody trusts it: it runs in a sandbox.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_untrusted: bool,
     /// All that the runner has to know, as JSON that it alone reads.
     pub request: String,
 }
@@ -23,6 +26,7 @@ pub enum Runner {
     Command,
     /// An interpreter of Python, which stays.
     Python,
-    /// An interpreter in a sandbox, by a clock and on inputs that its function can't reach.
+    /// A process in a sandbox, by a clock and on inputs that a function in Python or kernels in C
+    /// can't reach.
     Referee,
 }

@@ -393,6 +393,21 @@ impl Program {
         })
     }
 
+    /// Who runs the program, where the device itself does not.
+    pub fn runner(&self) -> Option<Runner> {
+        match self.foreign() {
+            Some(foreign) => Some(foreign.runner),
+            None => self.is_untrusted().then_some(Runner::Referee),
+        }
+    }
+
+    /// Whether nobody trusts it: it runs in a sandbox.
+    pub fn is_untrusted(&self) -> bool {
+        let user = |source: &KernelSource| source.user.as_ref().is_some_and(|it| it.is_untrusted);
+        let foreign = self.foreign().is_some_and(|foreign| foreign.is_untrusted);
+        foreign || self.compiled().any(user)
+    }
+
     /// The sources to compile: each once, whichever of its functions are called.
     pub fn sources(&self) -> Vec<&KernelSource> {
         KernelSource::distinct(self.compiled())

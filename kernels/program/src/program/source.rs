@@ -62,6 +62,8 @@ pub struct UserOptions {
     /// `reduce<float, 256>`, each once: templates are instantiated for them, and the compiler says
     /// which symbols they became. CUDA alone.
     pub names: Vec<String>,
+    /// Nobody trusts it: it is compiled and run in a sandbox.
+    pub is_untrusted: bool,
 }
 
 impl KernelSource {

@@ -14,7 +14,9 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use wait4::Wait4;
 
+use crate::device::memory;
 use crate::device::process::{die_with_parent, kill_group, with_huge_pages};
+use crate::device::sandbox::Sandbox;
 use crate::frames::{receive, send};
 
 /// A program to start.
@@ -34,6 +36,19 @@ pub struct Start {
     pub stderr: PathBuf,
     /// Whether it may have transparent huge pages, as processes have where this one runs.
     pub has_huge_pages: bool,
+    /// Where it is shut in, if nobody trusts it.
+    pub enclosure: Option<Enclosure>,
+}
+
+/// What a program sees that nobody trusts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Enclosure {
+    /// The folder that it writes into.
+    pub scratch: PathBuf,
+    /// Files that it reads beside those of the system.
+    pub reads: Vec<PathBuf>,
+    /// Folders that stay hidden.
+    pub hidden: Vec<PathBuf>,
 }
 
 /// A program that ended.
@@ -93,6 +108,14 @@ fn run(start: &Start) -> Result<Ended, Refusal> {
     command.process_group(0);
     with_huge_pages(&mut command, start.has_huge_pages);
     die_with_parent(&mut command);
+    if let Some(enclosure) = &start.enclosure {
+        let sandbox = Sandbox::new(&enclosure.scratch)
+            .reading(enclosure.reads.iter().cloned())
+            .hiding(enclosure.hidden.iter().cloned())
+            .with_memory(memory::available_bytes() / 10 * 9);
+        let enclosed = sandbox.enclose(&mut command);
+        enclosed.map_err(|error| error.to_string())?;
+    }
     let begin = Instant::now();
     let child = command
         .spawn()

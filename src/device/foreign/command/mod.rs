@@ -6,13 +6,13 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use rustix::thread::transparent_huge_pages_are_disabled;
+use sweeper_program::Tensors;
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Foreign, Program, Tensors};
 
 use super::ForeignRunner;
 use crate::declared::command_declaration::{CommandTime, MetricSource, OutputText};
 use crate::declared::{CommandRequest, SCRATCH_MARK};
-use crate::device::{DeviceError, DeviceMemory, Prepared, RunsPrograms, Sample};
+use crate::device::{DeviceError, DeviceMemory, Job, Prepared, RunsPrograms, Sample};
 use crate::expression::{Expression, Operand};
 use crate::files;
 use crate::row::metric::{Better, Metric, OF_SYSTEM};
@@ -23,7 +23,7 @@ pub mod launcher;
 pub mod metrics;
 mod unedited;
 
-use launcher::{Ended, Launcher, Start};
+use launcher::{Enclosure, Ended, Launcher, Start};
 use metrics::Written;
 use unedited::Unedited;
 
@@ -48,6 +48,8 @@ const FROM_OUTSIDE: [i32; 5] = [
 /// Runs programs of the user.
 #[derive(Default)]
 pub struct Commands {
+    /// Folders that programs that nobody trusts don't see.
+    hidden: Vec<PathBuf>,
     launcher: Option<Launcher>,
     scratch: Option<Scratch>,
     programs: Vec<Loaded>,
@@ -106,8 +108,47 @@ impl Loaded {
             stdout,
             stderr: self.stderr(),
             has_huge_pages: !transparent_huge_pages_are_disabled().unwrap_or(false),
+            enclosure: None,
         };
         start.in_scratch(&self.scratch)
+    }
+
+    /// Where the program is shut in, if nobody trusts it. It reads files of its identity, and what
+    /// lies beside the folder of its program, as libraries do.
+    fn enclosure(&self, hidden: &[PathBuf]) -> Option<Enclosure> {
+        let program = self.request.command.first();
+        let program = program.and_then(|name| files::program(Path::new(name), Path::new("")));
+        let real = program.as_ref().and_then(|path| path.canonicalize().ok());
+        let prefix = |path: &PathBuf| Some(path.parent()?.parent()?.to_owned());
+        let prefixes = program.iter().chain(&real).filter_map(prefix);
+        let files = self.request.files.iter();
+        let files = files.map(|file| PathBuf::from(&file.path));
+        let enclosure = || Enclosure {
+            scratch: self.scratch.clone(),
+            reads: prefixes.chain(files).chain(program.clone()).collect(),
+            hidden: hidden.to_vec(),
+        };
+        self.request.is_untrusted.then(enclosure)
+    }
+
+    /// Refuses links in the scratch folder: what reads the results of a program would follow them
+    /// to files that the program does not see.
+    fn refuse_links(&self) -> Result<(), DeviceError> {
+        let mut folders = vec![self.scratch.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).map_err(|error| trouble(&error))? {
+                let entry = entry.map_err(|error| trouble(&error))?;
+                let kind = entry.file_type().map_err(|error| trouble(&error))?;
+                if kind.is_dir() {
+                    folders.push(entry.path());
+                } else if !kind.is_file() {
+                    let name = entry.file_name().to_string_lossy().into_owned();
+                    let reason = format!("it leaves `{name}`, which is not a file");
+                    return Err(failed(Status::Wrong, reason));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Makes the scratch folder empty: files of a run before are none of this one's.
@@ -300,6 +341,14 @@ fn seconds(nanoseconds: u64) -> f64 {
 }
 
 impl Commands {
+    /// A runner of programs, of which those that nobody trusts see nothing below `hidden`.
+    pub fn hiding(hidden: Vec<PathBuf>) -> Self {
+        Commands {
+            hidden,
+            ..Commands::default()
+        }
+    }
+
     /// Runs a command of a program to its end. What it did tells nothing where the program's files
     /// were edited meanwhile.
     fn launch(&mut self, program: usize, start: &Start) -> Result<Ended, DeviceError> {
@@ -330,15 +379,19 @@ impl Commands {
         let loaded = &self.programs[program];
         let stdout = loaded.request.keeps_stdout.then(|| loaded.stdout());
         let request = &loaded.request;
-        let start = loaded.start(&request.command, request.stdin.as_deref(), stdout);
+        let mut start = loaded.start(&request.command, request.stdin.as_deref(), stdout);
+        start.enclosure = loaded.enclosure(&self.hidden);
         let ended = self.launch(program, &start)?;
         let loaded = &mut self.programs[program];
         loaded.peak_bytes = loaded.peak_bytes.max(ended.peak_bytes);
         let request = &loaded.request;
         match loaded.refusal(&request.command, &ended, &request.exit) {
-            Some(error) => Err(error),
-            None => Ok((ended, loaded.metrics(&ended)?)),
+            Some(error) => return Err(error),
+            None if request.is_untrusted => loaded.refuse_links()?,
+            None => {}
         }
+        let metrics = loaded.metrics(&ended)?;
+        Ok((ended, metrics))
     }
 
     /// Checks the last run of a program.
@@ -401,13 +454,10 @@ impl ForeignRunner for Commands {
         self.programs.clear();
     }
 
-    fn prepare(
-        &mut self,
-        _program: &Program,
-        foreign: &Foreign,
-        _inputs: &Tensors,
-    ) -> Result<Prepared, DeviceError> {
-        let request: CommandRequest = serde_json::from_str(&foreign.request)
+    fn prepare(&mut self, job: Job<'_>, _inputs: &Tensors) -> Result<Prepared, DeviceError> {
+        let foreign = job.program.foreign();
+        let request = foreign.map_or("", |foreign| &foreign.request);
+        let request: CommandRequest = serde_json::from_str(request)
             .map_err(|error| failed(Status::Error, error.to_string()))?;
         let mut needed: Vec<&String> = request.command.first().into_iter().collect();
         needed.extend(request.prepare.iter().filter_map(|command| command.first()));
@@ -449,6 +499,9 @@ impl RunsPrograms for Commands {
         for _ in 0..iterations {
             let (ended, metrics) = self.run(program.0)?;
             elapsed_ns += self.programs[program.0].time_ns(&ended, &metrics)?;
+            if self.programs[program.0].request.is_untrusted {
+                self.check(program.0)?;
+            }
             for (name, metric) in metrics {
                 let part = metric.value * share;
                 let mean = means.entry(name).or_insert(Metric {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Foreign, Program, Tensors};
+use sweeper_program::{Foreign, Tensors};
 
 use super::ForeignRunner;
 use crate::declared::python::declaration::PythonFile;
@@ -20,7 +20,7 @@ use crate::device::cpu::flush::Flush;
 use crate::device::cpu::identity as processors;
 use crate::device::outputs::{Outputs, Reading};
 use crate::device::{
-    DeviceError, DeviceMemory, Preparation, Prepared, RunsPrograms, Sample, UnseenRun,
+    DeviceError, DeviceMemory, Job, Preparation, Prepared, RunsPrograms, Sample, UnseenRun,
 };
 use crate::identity::CacheState;
 use crate::row::outcome::Status;
@@ -273,13 +273,10 @@ impl ForeignRunner for Python {
         let _ = self.load_library(foreign);
     }
 
-    fn prepare(
-        &mut self,
-        _program: &Program,
-        foreign: &Foreign,
-        inputs: &Tensors,
-    ) -> Result<Prepared, DeviceError> {
-        let request: Value = serde_json::from_str(&foreign.request)
+    fn prepare(&mut self, job: Job<'_>, inputs: &Tensors) -> Result<Prepared, DeviceError> {
+        let foreign = job.program.foreign();
+        let request = foreign.map_or("", |foreign| &foreign.request);
+        let request: Value = serde_json::from_str(request)
             .map_err(|error| DeviceError::Launch(error.to_string()))?;
         if self.inputs.is_none() {
             let shared = SharedFile::of_tensors("sweeper-inputs", inputs);

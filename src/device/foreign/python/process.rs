@@ -91,6 +91,8 @@ pub(in crate::device::foreign) struct Child {
     requests: ChildStdin,
     answers: Receiver<io::Result<Value>>,
     last_words: LastWords,
+    /// What it is, for people.
+    what: &'static str,
     /// How often the system had ended processes of the control group for their memory before it.
     kills_before: u64,
     is_suspended: bool,
@@ -112,20 +114,8 @@ impl Child {
     /// # Errors
     /// As [`start`](Self::start).
     pub(in crate::device::foreign) fn start_command(mut command: Command) -> Result<Self, Failure> {
-        let exe = command.get_program().to_string_lossy().into_owned();
-        command
-            .args(["-u", "-c", BOOTSTRAP])
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        die_with_parent(&mut command);
-        let mut child = Self::launched(command).map_err(|error| Failure {
-            status: Status::Unavailable,
-            reason: format!("the interpreter `{exe}` can't be started: {error}"),
-            is_lost: true,
-            is_from_outside: false,
-        })?;
+        command.args(["-u", "-c", BOOTSTRAP]);
+        let mut child = Self::start_program(command, "interpreter")?;
         let modules: serde_json::Map<String, Value> = MODULES
             .iter()
             .map(|(name, text)| ((*name).to_owned(), json!(text)))
@@ -137,7 +127,30 @@ impl Child {
         }
     }
 
-    fn launched(mut command: Command) -> io::Result<Self> {
+    /// Starts a program that answers requests from its start; `what` it is, for people.
+    ///
+    /// # Errors
+    /// It is not there, or can't be started.
+    pub(in crate::device::foreign) fn start_program(
+        mut command: Command,
+        what: &'static str,
+    ) -> Result<Self, Failure> {
+        let exe = command.get_program().to_string_lossy().into_owned();
+        command
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        die_with_parent(&mut command);
+        Self::launched(command, what).map_err(|error| Failure {
+            status: Status::Unavailable,
+            reason: format!("the {what} `{exe}` can't be started: {error}"),
+            is_lost: true,
+            is_from_outside: false,
+        })
+    }
+
+    fn launched(mut command: Command, what: &'static str) -> io::Result<Self> {
         let kills_before = memory::group_kills();
         let mut process = command.spawn()?;
         let missing = || io::Error::other("a pipe is missing");
@@ -160,6 +173,7 @@ impl Child {
             requests,
             answers,
             last_words,
+            what,
             kills_before,
             is_suspended: false,
         })
@@ -303,10 +317,9 @@ impl Child {
             }
             (Some(signal), _) => {
                 is_from_outside = has_left && is_of_others(signal);
-                let who = if is_from_outside {
-                    "the interpreter"
-                } else {
-                    "it"
+                let who = match is_from_outside {
+                    true => format!("the {}", self.what),
+                    false => "it".to_owned(),
                 };
                 let name = signal_name(signal);
                 (
@@ -318,7 +331,7 @@ impl Child {
                 let code = code.unwrap_or(0);
                 (
                     Status::Error,
-                    format!("it ended the interpreter with code {code}"),
+                    format!("it ended the {} with code {code}", self.what),
                 )
             }
         };

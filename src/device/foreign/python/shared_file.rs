@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::path::PathBuf;
 
 use memmap2::{Mmap, MmapMut};
@@ -48,6 +48,18 @@ impl SharedFile {
         let file = File::from(memfd_create(name, flags)?);
         file.set_len(bytes)?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok(SharedFile { file })
+    }
+
+    /// The file of a descriptor that another process has handed over to this one.
+    ///
+    /// # Errors
+    /// The system's: there is no such descriptor.
+    #[expect(unsafe_code, reason = "descriptors are numbers")]
+    pub(in crate::device::foreign) fn handed_over(descriptor: RawFd) -> io::Result<Self> {
+        // SAFETY: it is duplicated, not owned, and the system refuses a number that is none.
+        let held = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        let file = File::from(held.try_clone_to_owned()?);
         Ok(SharedFile { file })
     }
 

@@ -39,6 +39,9 @@ const INHERITED: [&str; 10] = [
     "KMP_DUPLICATE_LIB_OK",
 ];
 
+/// The verb by which this program serves as the process of kernels: [`serve`](super::process).
+const VERB: &str = "candidate";
+
 /// Where files of the user lie in the folder of a process.
 const SOURCES: &str = "sources";
 
@@ -47,23 +50,34 @@ const FOLDERS: &str = "import json, site, sys\n\
     held = [sys.prefix, sys.base_prefix, sys.executable, *sys.path, site.getusersitepackages()]\n\
     print(json.dumps([path for path in held if path]))";
 
+/// What runs in a process.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Guest {
+    /// A function in Python.
+    Function {
+        /// The interpreter.
+        exe: String,
+        /// Folders of modules.
+        modules: Vec<PathBuf>,
+        /// The library of its arrays, and the compiler that it needs.
+        libraries: Value,
+    },
+    /// Kernels in C, which this program calls in a process of its own.
+    Kernels,
+}
+
 /// Where a candidate runs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seat {
-    /// The interpreter.
-    pub(super) exe: String,
+    pub(super) guest: Guest,
     /// Its processors.
     pub(super) processors: Vec<usize>,
     /// Folders that it must not see, such as that of right answers.
     pub(super) hidden: Vec<PathBuf>,
-    /// Folders of modules.
-    pub(super) modules: Vec<PathBuf>,
     /// The referee has no processor of its own.
     pub(super) yields: bool,
     /// The device.
     pub(super) place: Place,
-    /// The library of its arrays, and the compiler that it needs.
-    pub(super) libraries: Value,
 }
 
 /// A process in which nothing of a candidate has run yet.
@@ -75,23 +89,14 @@ pub(super) struct Seated {
     pub(super) scratch: Scratch,
 }
 
-impl Seat {
-    /// The place of a function's process.
-    pub(super) fn new(
-        request: &Value,
-        place: &Place,
-        (processors, yields): (Vec<usize>, bool),
-        hidden: &[PathBuf],
-    ) -> Self {
+impl Guest {
+    /// A function by its request.
+    pub(super) fn function(request: &Value) -> Self {
         let modules = request["path"].as_array().into_iter().flatten();
         let modules = modules.filter_map(|path| path.as_str().map(PathBuf::from));
-        Seat {
+        Guest::Function {
             exe: interpreter_of(request),
-            processors,
-            hidden: hidden.to_vec(),
             modules: modules.collect(),
-            yields,
-            place: place.clone(),
             libraries: json!({
                 "do": "load",
                 "arrays": request["arrays"],
@@ -100,6 +105,26 @@ impl Seat {
         }
     }
 
+    /// The program that runs it, and its first arguments.
+    fn program(&self) -> io::Result<(PathBuf, &'static [&'static str])> {
+        match self {
+            Guest::Function { exe, .. } => Ok((PathBuf::from(exe), &[])),
+            Guest::Kernels => Ok((env::current_exe()?, &[VERB])),
+        }
+    }
+
+    /// What its process reads beside what all programs do.
+    fn reads(&self) -> Vec<PathBuf> {
+        match self {
+            Guest::Function { exe, modules, .. } => {
+                modules.iter().cloned().chain(folders_of(exe)).collect()
+            }
+            Guest::Kernels => env::current_exe().into_iter().collect(),
+        }
+    }
+}
+
+impl Seat {
     /// Starts the process, and lets it load its libraries. Behind the words of its page there is
     /// room for so many bytes.
     ///
@@ -108,20 +133,23 @@ impl Seat {
     pub(super) fn start(&self, bytes: usize) -> Result<Seated, DeviceError> {
         let scratch = Scratch::new().map_err(unavailable)?;
         let page = Page::new(bytes).map_err(unavailable)?;
-        let mut command = self.command(scratch.path());
+        let mut command = self.command(scratch.path()).map_err(unavailable)?;
         die_with_parent(&mut command);
         let file = page.file().try_clone_to_owned().map_err(unavailable)?;
         let descriptor = file.as_raw_fd();
         hand_over(&mut command, file);
         keep_on(&mut command, &self.processors);
         let mut sandbox = Sandbox::new(scratch.path())
-            .reading(self.modules.iter().cloned().chain(folders_of(&self.exe)))
+            .reading(self.guest.reads())
             .hiding(self.hidden.iter().cloned());
         if matches!(self.place, Place::Cuda { .. }) {
             sandbox = sandbox.with_gpus();
         }
         sandbox.enclose(&mut command).map_err(unavailable)?;
-        let mut child = Child::start_command(command)?;
+        let mut child = match self.guest {
+            Guest::Function { .. } => Child::start_command(command),
+            Guest::Kernels => Child::start_program(command, "process"),
+        }?;
         let open = json!({
             "do": "open",
             "device": self.device(),
@@ -134,7 +162,9 @@ impl Seat {
             "shared": page.description(descriptor, self.yields),
         });
         child.ask(&open, super::LOADING_LIMIT)?;
-        child.ask(&self.libraries, super::LOADING_LIMIT)?;
+        if let Guest::Function { libraries, .. } = &self.guest {
+            child.ask(libraries, super::LOADING_LIMIT)?;
+        }
         Ok(Seated {
             child,
             page,
@@ -149,9 +179,10 @@ impl Seat {
         }
     }
 
-    fn command(&self, scratch: &Path) -> Command {
-        let mut command = Command::new(&self.exe);
-        command.env_clear();
+    fn command(&self, scratch: &Path) -> io::Result<Command> {
+        let (exe, args) = self.guest.program()?;
+        let mut command = Command::new(&exe);
+        command.args(args).env_clear();
         for name in INHERITED {
             command.envs(env::var_os(name).map(|value| (name, value)));
         }
@@ -164,11 +195,15 @@ impl Seat {
         command
             .envs(own)
             .envs(variables)
-            .envs(caches::variables(scratch, &self.exe, self.device()))
+            .envs(caches::variables(
+                scratch,
+                &exe.to_string_lossy(),
+                self.device(),
+            ))
             .env(COMPILE_THREADS, "1")
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .current_dir(scratch);
-        command
+        Ok(command)
     }
 }
 

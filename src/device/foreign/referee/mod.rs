@@ -1,32 +1,36 @@
-//! The referee: functions that nobody trusts, each in a sandboxed process of its own that reaches
-//! neither the clock nor the judge.
+//! The referee: functions and kernels that nobody trusts, each in a sandboxed process of its own
+//! that reaches neither the clock nor the judge.
 //!
 //! [`candidate`] starts the process, [`spares`] does so ahead; [`page`] and [`gpu`] are the memory
-//! that both share, with tensors at their [`places`]; [`protocol`] are the calls. Inputs of samples
+//! that both share, with tensors at their [`places`]; [`protocol`] are the calls. The process of a
+//! function is an interpreter; that of [`kernels`] in C is this program, as [`process`]. Inputs of samples
 //! come from whoever asks for them by [`run_unseen`](RunsPrograms::run_unseen): no two calls have
 //! the same.
 
 mod candidate;
 mod gpu;
+mod kernels;
 mod page;
 mod places;
+pub mod process;
 mod protocol;
 mod spares;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::Value;
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Dtype, Foreign, Program, Tensors};
+use sweeper_program::{Dtype, Tensor, Tensors};
 
 use super::ForeignRunner;
 use super::python::Place;
 use crate::device::cpu::identity as processors;
 use crate::device::outputs::{Outputs, Reading};
 use crate::device::{
-    DeviceError, DeviceMemory, Preparation, Prepared, RunsPrograms, Sample, UnseenRun,
+    Artifact, DeviceError, DeviceMemory, Job, Preparation, Prepared, RunsPrograms, Sample,
+    UnseenRun,
 };
 use crate::identity::CacheState;
 use crate::row::outcome::Status;
@@ -75,7 +79,64 @@ struct Held {
     /// What is wrong with a candidate that did not come to rest.
     left_work: Option<DeviceError>,
     /// The folder that it writes into; removed after its process.
-    scratch: Scratch,
+    _scratch: Scratch,
+}
+
+/// A program before its process has started.
+struct Entrant<'a> {
+    guest: candidate::Guest,
+    places: places::Places,
+    outputs: Vec<TensorSpec>,
+    task: Task<'a>,
+}
+
+/// What a process is asked to call.
+enum Task<'a> {
+    /// A function, by its request.
+    Function(Value),
+    Kernels(kernels::Kernels, &'a [Artifact]),
+}
+
+impl<'a> Entrant<'a> {
+    fn new(job: Job<'a>, inputs: &Tensors) -> Result<Self, DeviceError> {
+        let Some(foreign) = job.program.foreign() else {
+            let (kernels, places, outputs) = kernels::Kernels::new(job.program)?;
+            return Ok(Entrant {
+                guest: candidate::Guest::Kernels,
+                places,
+                outputs,
+                task: Task::Kernels(kernels, job.artifacts),
+            });
+        };
+        let request: Value = serde_json::from_str(&foreign.request)
+            .map_err(|error| DeviceError::Launch(error.to_string()))?;
+        let outputs = outputs_of(&request);
+        Ok(Entrant {
+            guest: candidate::Guest::function(&request),
+            places: places::Places::new(inputs, &request, &outputs),
+            outputs,
+            task: Task::Function(request),
+        })
+    }
+}
+
+impl Task<'_> {
+    /// The request of a process that has answered so when it was told of the tensors, and reads
+    /// `folder`.
+    fn request(self, answer: &Value, folder: &Path) -> Result<Value, DeviceError> {
+        match self {
+            Task::Function(mut request) => {
+                candidate::move_files(&mut request, folder)
+                    .map_err(|error| unavailable(&error.to_string()))?;
+                Ok(request)
+            }
+            Task::Kernels(kernels, artifacts) => {
+                let address = answer["address"].as_u64().unwrap_or_default();
+                let task = kernels.task(address, artifacts, folder)?;
+                serde_json::to_value(&task).map_err(|error| DeviceError::Launch(error.to_string()))
+            }
+        }
+    }
 }
 
 impl Referee {
@@ -116,21 +177,22 @@ impl Referee {
         }
     }
 
-    fn start(
-        &mut self,
-        outputs: &[TensorSpec],
-        request: &Value,
-        inputs: &Tensors,
-    ) -> Result<Held, DeviceError> {
+    fn start(&mut self, entrant: Entrant<'_>, inputs: &Tensors) -> Result<Held, DeviceError> {
         self.check_cache()?;
         let processors = self.processors();
+        let Entrant { task, outputs, .. } = entrant;
         if outputs.len() > page::MOST_RESULTS {
             return Err(unavailable("it has more outputs than the referee takes"));
         }
         let yields = own_processors(&processors).is_empty();
-        let seat = (processors.clone(), yields);
-        let seat = candidate::Seat::new(request, &self.place, seat, &self.hidden);
-        let places = places::Places::new(inputs, request, outputs);
+        let seat = candidate::Seat {
+            guest: entrant.guest,
+            processors: processors.clone(),
+            yields,
+            place: self.place.clone(),
+            hidden: self.hidden.clone(),
+        };
+        let places = entrant.places;
         let mut seated = match self.place {
             Place::Cpu { .. } => seat.start(places.bytes())?,
             Place::Cuda { .. } => self.spares.take(&seat)?,
@@ -142,21 +204,19 @@ impl Referee {
             places,
         };
         let told = candidate::description(&shared, most_calls)?;
-        seated.child.ask(&told, LOADING_LIMIT)?;
+        let answer = seated.child.ask(&told, LOADING_LIMIT)?;
+        let request = task.request(&answer, seated.scratch.path())?;
         let secret = secret()?;
         let mut held = Held {
-            calls: protocol::Calls::new((seated.child, shared), outputs, secret, yields),
+            calls: protocol::Calls::new((seated.child, shared), &outputs, secret, yields),
             most_calls,
             inputs: inputs.clone(),
             outputs: Tensors::new(),
             is_resting: true,
             usual_ns: 0.0,
             left_work: None,
-            scratch: seated.scratch,
+            _scratch: seated.scratch,
         };
-        let mut request = request.clone();
-        candidate::move_files(&mut request, held.scratch.path())
-            .map_err(|error| unavailable(&error.to_string()))?;
         held.prepare(request, self.limit, &processors)?;
         Ok(held)
     }
@@ -259,15 +319,8 @@ impl ForeignRunner for Referee {
         self.programs.clear();
     }
 
-    fn prepare(
-        &mut self,
-        _program: &Program,
-        foreign: &Foreign,
-        inputs: &Tensors,
-    ) -> Result<Prepared, DeviceError> {
-        let request: Value = serde_json::from_str(&foreign.request)
-            .map_err(|error| DeviceError::Launch(error.to_string()))?;
-        let held = self.start(&outputs_of(&request), &request, inputs)?;
+    fn prepare(&mut self, job: Job<'_>, inputs: &Tensors) -> Result<Prepared, DeviceError> {
+        let held = self.start(Entrant::new(job, inputs)?, inputs)?;
         self.programs.push(held);
         Ok(Prepared(self.programs.len() - 1))
     }
@@ -296,12 +349,8 @@ impl RunsPrograms for Referee {
         Ok(Sample::new(elapsed_ns, iterations))
     }
 
-    fn results(
-        &mut self,
-        program: Prepared,
-        _specs: &[TensorSpec],
-    ) -> Result<Tensors, DeviceError> {
-        Ok(self.programs[program.0].outputs.clone())
+    fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {
+        Ok(in_shape(self.programs[program.0].outputs.clone(), specs))
     }
 
     fn run_unseen(
@@ -322,13 +371,13 @@ impl RunsPrograms for Referee {
         &mut self,
         program: Prepared,
         inputs: &[&Tensors],
-        _read: Reading<'_>,
+        read: Reading<'_>,
     ) -> Result<Vec<UnseenRun>, DeviceError> {
         let turn = self.turn(program, Some(inputs))?;
         let elapsed_ns = turn.elapsed_ns / inputs.len() as f64;
         let is_ungated = self.programs[program.0].calls.is_ungated();
         let runs = turn.outputs.into_iter().map(|outputs| UnseenRun {
-            outputs: Outputs::Host(outputs),
+            outputs: Outputs::Host(in_shape(outputs, read.specs)),
             elapsed_ns,
             has_room: true,
             is_ungated,
@@ -349,6 +398,18 @@ impl RunsPrograms for Referee {
             peak_reserved_bytes: processors::peak_resident_of(held.calls.process()),
         })
     }
+}
+
+/// Tensors in the shapes of their specifications: those of kernels have one dimension.
+fn in_shape(mut tensors: Tensors, specs: &[TensorSpec]) -> Tensors {
+    for spec in specs {
+        if let Some(held) = tensors.get_mut(&spec.name)
+            && held.shape() != spec.shape
+        {
+            *held = Tensor::new(spec.shape.clone(), held.data().clone());
+        }
+    }
+    tensors
 }
 
 /// The outputs of a function, in the order of its request.

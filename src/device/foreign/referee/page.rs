@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::MmapRaw;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use sweeper_program::Tensors;
 
 use super::places::{Content, Places};
@@ -25,6 +25,9 @@ const RECORD: usize = 12;
 
 /// The most results that all calls behind one gate can have.
 pub(super) const MOST_RESULTS: usize = (PAGE_BYTES / 8 - RESULTS) / RECORD;
+
+/// Announced in place of a call: there are no more.
+pub(super) const NO_MORE: u64 = u64::MAX;
 
 /// A word that one of both waits for: the number of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +70,16 @@ pub(super) struct Page {
     mapped: MmapRaw,
 }
 
+/// What a candidate's process is told of the memory.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Description {
+    descriptor: i32,
+    bytes: usize,
+    page_bytes: usize,
+    /// Both share a processor: who waits for the other lets it run.
+    pub(super) yields: bool,
+}
+
 impl Page {
     /// Memory for words, and behind them for so many bytes of tensors.
     ///
@@ -79,13 +92,28 @@ impl Page {
     }
 
     /// What the candidate's process is told of it.
-    pub(super) fn description(&self, descriptor: i32, yields: bool) -> Value {
-        json!({
-            "descriptor": descriptor,
-            "bytes": self.mapped.len(),
-            "page_bytes": PAGE_BYTES,
-            "yields": yields,
-        })
+    pub(super) fn description(&self, descriptor: i32, yields: bool) -> Description {
+        Description {
+            descriptor,
+            bytes: self.mapped.len(),
+            page_bytes: PAGE_BYTES,
+            yields,
+        }
+    }
+
+    /// The memory that another process has described, in a process that got its descriptor.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn described(told: &Description) -> io::Result<Self> {
+        let file = SharedFile::handed_over(told.descriptor)?;
+        let mapped = MmapRaw::map_raw(file.file())?;
+        Ok(Page { file, mapped })
+    }
+
+    /// The address of the first tensor.
+    pub(super) fn tensors(&self) -> usize {
+        self.mapped.as_mut_ptr() as usize + PAGE_BYTES
     }
 
     /// The file of the memory.
@@ -138,6 +166,13 @@ impl Page {
     pub(super) fn store(&self, word: Word, number: u64) {
         let word = self.atomic(Self::offset(word) / 8);
         word.store(number, Ordering::Release);
+    }
+
+    /// Says where a result lies in this process's memory.
+    pub(super) fn tell(&self, index: usize, address: u64, bytes: u64) {
+        let at = RESULTS + RECORD * index;
+        self.atomic(at).store(address, Ordering::Relaxed);
+        self.atomic(at + 1).store(bytes, Ordering::Relaxed);
     }
 
     /// Where the candidate says that a result lies.

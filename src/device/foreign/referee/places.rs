@@ -14,7 +14,7 @@ struct Place {
 }
 
 /// What an output holds before a call.
-enum Initial {
+pub(super) enum Initial {
     /// Bits that are all set, which are no number.
     Poison,
     Input(String),
@@ -40,31 +40,42 @@ pub(super) struct Places {
 impl Places {
     /// Places for inputs, and for those outputs of a request that a candidate is given.
     pub(super) fn new(inputs: &Tensors, request: &Value, outputs: &[TensorSpec]) -> Self {
-        let mut bytes = 0;
-        let mut place = |spec: TensorSpec| {
-            let offset = bytes;
-            bytes = (bytes + spec.size_bytes() as usize).next_multiple_of(ALIGNMENT);
-            Place { spec, offset }
-        };
-        let inputs = inputs.iter().map(|(name, held)| {
-            place(TensorSpec {
-                name: name.clone(),
-                dtype: held.dtype(),
-                shape: held.shape().to_vec(),
-            })
+        let inputs = inputs.iter().map(|(name, held)| TensorSpec {
+            name: name.clone(),
+            dtype: held.dtype(),
+            shape: held.shape().to_vec(),
         });
-        let inputs = inputs.collect();
         let requested = request["outputs"].as_array().into_iter().flatten();
         let given = outputs.iter().zip(requested);
         let given = given.filter(|(_, asked)| asked["passed"].as_bool() == Some(true));
-        let outputs = given
-            .map(|(spec, asked)| (place(spec.clone()), initial(spec, &asked["initial"])))
-            .collect();
+        let outputs = given.map(|(spec, asked)| {
+            let initial = initial(spec, &asked["initial"]);
+            (spec.clone(), initial)
+        });
+        Self::of_buffers(inputs.collect(), outputs.collect())
+    }
+
+    /// Places for these inputs, and for outputs and other memory of a program with what each holds
+    /// before a call.
+    pub(super) fn of_buffers(inputs: Vec<TensorSpec>, outputs: Vec<(TensorSpec, Initial)>) -> Self {
+        let mut bytes = 0;
+        let inputs = inputs.into_iter().map(|spec| place(spec, &mut bytes));
+        let inputs = inputs.collect();
+        let outputs = outputs.into_iter();
+        let outputs = outputs.map(|(spec, initial)| (place(spec, &mut bytes), initial));
         Places {
             inputs,
-            outputs,
+            outputs: outputs.collect(),
             bytes,
         }
+    }
+
+    /// Where a tensor begins, by its name, in bytes from the first.
+    pub(super) fn offset(&self, name: &str) -> Option<usize> {
+        let outputs = self.outputs.iter().map(|(place, _)| place);
+        let mut all = self.inputs.iter().chain(outputs);
+        let found = all.find(|place| place.spec.name == name);
+        found.map(|place| place.offset)
     }
 
     /// The bytes that the tensors of a call take.
@@ -138,15 +149,27 @@ impl Places {
     }
 }
 
+/// The place of a tensor behind `bytes` of others, which then has it.
+fn place(spec: TensorSpec, bytes: &mut usize) -> Place {
+    let offset = *bytes;
+    *bytes = (offset + spec.size_bytes() as usize).next_multiple_of(ALIGNMENT);
+    Place { spec, offset }
+}
+
 fn initial(spec: &TensorSpec, asked: &Value) -> Initial {
-    if let Some(input) = asked["input"].as_str() {
-        return Initial::Input(input.to_owned());
+    match (asked["input"].as_str(), asked["value"].as_f64()) {
+        (Some(input), _) => Initial::Input(input.to_owned()),
+        (None, Some(value)) => Initial::constant(spec, value),
+        (None, None) => Initial::Poison,
     }
-    let Some(value) = asked["value"].as_f64() else {
-        return Initial::Poison;
-    };
-    let count = spec.elements() as usize;
-    Initial::Elements(
-        with_element_type!(spec.dtype, T => Element::data(vec![T::from_f64(value); count])),
-    )
+}
+
+impl Initial {
+    /// A number in each element.
+    pub(super) fn constant(spec: &TensorSpec, value: f64) -> Self {
+        let count = spec.elements() as usize;
+        Initial::Elements(
+            with_element_type!(spec.dtype, T => Element::data(vec![T::from_f64(value); count])),
+        )
+    }
 }

@@ -17,7 +17,7 @@ use sweeper_program::Tensors;
 use sweeper_program::workload::TensorSpec;
 
 use super::gpu::GpuMemory;
-use super::page::{Page, Word};
+use super::page::{NO_MORE, Page, Word};
 use super::places::Places;
 use crate::device::DeviceError;
 use crate::device::foreign::python::process::{Child, Failure};
@@ -27,9 +27,6 @@ use crate::stats::Summary;
 /// Calls of an empty function: the first ones, which are not counted, and those that are.
 const FIRST_EMPTY: u32 = 8;
 const EMPTY: u32 = 32;
-
-/// Announced in place of a call: there are no more.
-const NO_MORE: u64 = u64::MAX;
 
 /// Looks at a word between two looks at the process.
 const SPINS: u32 = 1 << 12;

@@ -1,0 +1,164 @@
+//! Kernels in C that nobody trusts: where their buffers lie, and what their process is asked for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Arg, Binding, Buffer, Kernel, Program, Step, View};
+
+use super::places::{Initial, Places};
+use super::unavailable;
+use crate::device::cpu::run::check_writes_are_exclusive;
+use crate::device::{Artifact, DeviceError};
+
+/// A program of kernels, all of whose buffers lie in memory that the referee writes.
+pub(super) struct Kernels {
+    program: Program,
+    /// Where each buffer begins, in bytes from the first tensor.
+    offsets: Vec<u64>,
+}
+
+/// What the process of kernels calls.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Task {
+    /// The functions, in the order of their calls.
+    pub(super) calls: Vec<Call>,
+    /// The arguments of all calls, one behind the other.
+    pub(super) cells: Vec<u64>,
+    /// Address and bytes of each result, in the process's memory.
+    pub(super) results: Vec<(u64, u64)>,
+    /// The shared objects: the key of each, and its file.
+    pub(super) libraries: Vec<(String, PathBuf)>,
+}
+
+/// A call of a function.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Call {
+    /// The number of its library.
+    pub(super) library: usize,
+    pub(super) entry: String,
+    /// The number of its first argument.
+    pub(super) first_cell: usize,
+}
+
+impl Kernels {
+    /// The kernels of a program, the places of its buffers, and its results, each in one dimension.
+    ///
+    /// # Errors
+    /// A program that does more than to call kernels of a user in C.
+    pub(super) fn new(program: Program) -> Result<(Self, Places, Vec<TensorSpec>), DeviceError> {
+        program.validate().map_err(DeviceError::Launch)?;
+        check_writes_are_exclusive(&program).map_err(DeviceError::Launch)?;
+        let (mut inputs, mut others, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, buffer) in program.buffers.iter().enumerate() {
+            let spec = spec_of(buffer);
+            match buffer.binding {
+                Binding::Given => inputs.push(spec),
+                Binding::Result | Binding::Scratch => {
+                    if buffer.binding == Binding::Result {
+                        outputs.push(spec.clone());
+                    }
+                    let initial = initial(&program, number, &spec)?;
+                    others.push((spec, initial));
+                }
+                Binding::Updated { .. } | Binding::Symbol { .. } => return Err(other_program()),
+            }
+        }
+        let places = Places::of_buffers(inputs, others);
+        let offset = |buffer: &Buffer| places.offset(&buffer.name).unwrap_or_default() as u64;
+        let offsets = program.buffers.iter().map(offset).collect();
+        Ok((Kernels { program, offsets }, places, outputs))
+    }
+
+    /// What a process is asked for that has the tensors at this address. Shared objects are written
+    /// into a folder that it reads.
+    ///
+    /// # Errors
+    /// The system's, and a program that does more than to call kernels.
+    pub(super) fn task(
+        &self,
+        address: u64,
+        artifacts: &[Artifact],
+        folder: &Path,
+    ) -> Result<Task, DeviceError> {
+        let addresses: Vec<u64> = self.offsets.iter().map(|offset| address + offset).collect();
+        let mut task = Task::default();
+        for (number, artifact) in artifacts.iter().enumerate() {
+            let path = folder.join(format!("kernels-{number}.so"));
+            let written = fs::write(&path, &artifact.bytes);
+            written.map_err(|error| unavailable(&error.to_string()))?;
+            task.libraries.push((artifact.key.clone(), path));
+        }
+        let positions = self.program.source_positions();
+        for step in &self.program.steps {
+            let Step::Launch { kernel, args, .. } = step else {
+                return Err(other_program());
+            };
+            let (Kernel::Compiled(source), Some(library)) =
+                (&self.program.kernels[kernel.0], positions[kernel.0])
+            else {
+                return Err(other_program());
+            };
+            task.calls.push(Call {
+                library,
+                entry: source.entry.to_string(),
+                first_cell: task.cells.len(),
+            });
+            let cells = args.iter().map(|arg| self.cell(arg, &addresses));
+            task.cells.extend(cells);
+        }
+        let buffers = self.program.buffers.iter().zip(&addresses);
+        let results = buffers.filter(|(buffer, _)| buffer.binding == Binding::Result);
+        task.results = results
+            .map(|(buffer, address)| (*address, buffer.size_bytes()))
+            .collect();
+        Ok(task)
+    }
+
+    fn cell(&self, arg: &Arg, addresses: &[u64]) -> u64 {
+        match arg {
+            Arg::Read(view) | Arg::Write(view) => {
+                let size = self.program.buffers[view.buffer.0].dtype.size_bytes();
+                addresses[view.buffer.0] + (view.offset.at(&[]) as usize * size) as u64
+            }
+            Arg::Int(index) => index.at(&[]) as u64,
+            Arg::Float(value) => u64::from(value.to_bits()),
+            Arg::Scalar(scalar) => scalar.bits(),
+        }
+    }
+}
+
+fn spec_of(buffer: &Buffer) -> TensorSpec {
+    TensorSpec {
+        name: buffer.name.to_string(),
+        dtype: buffer.dtype,
+        shape: vec![buffer.len],
+    }
+}
+
+/// What the steps before the timed ones leave in a buffer.
+fn initial(program: &Program, buffer: usize, spec: &TensorSpec) -> Result<Initial, DeviceError> {
+    let is_whole = |view: &View| *view == program.all(view.buffer);
+    let mut found = Initial::Poison;
+    for step in &program.prologue {
+        match step {
+            Step::Fill { view, value } if view.buffer.0 == buffer && is_whole(view) => {
+                found = Initial::constant(spec, *value);
+            }
+            Step::Copy { from, to } if to.buffer.0 == buffer && is_whole(from) && is_whole(to) => {
+                let from = &program.buffers[from.buffer.0];
+                found = Initial::Input(from.name.to_string());
+            }
+            Step::Fill { view, .. } | Step::Copy { to: view, .. } if view.buffer.0 != buffer => {}
+            _ => return Err(other_program()),
+        }
+    }
+    Ok(found)
+}
+
+fn other_program() -> DeviceError {
+    unavailable(
+        "of programs that nobody trusts the referee runs those of kernels of the user alone",
+    )
+}
