@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::exit::Exit;
-use super::import_flashinfer::import_flashinfer;
+use super::import_flashinfer::{ENDINGS, import_flashinfer};
 use super::import_kernelbench::import_kernelbench;
 use super::screen::Screen;
 use crate::files;
@@ -123,8 +123,12 @@ fn files_below(
 pub fn import(verb: &ImportVerb, screen: &Screen) -> Exit {
     let args = match verb {
         ImportVerb::T1(args) | ImportVerb::T4(args) => args,
-        ImportVerb::Kernelbench(args) => return import_kernelbench(args, screen),
-        ImportVerb::Flashinfer(args) => return import_flashinfer(args, screen),
+        ImportVerb::Kernelbench(args) => {
+            return written(args, import_kernelbench(args, screen), screen);
+        }
+        ImportVerb::Flashinfer(args) => {
+            return written(args, import_flashinfer(args, screen), screen);
+        }
     };
     let shown = args.file.display();
     let text = match files::read_packed(&args.file) {
@@ -137,6 +141,37 @@ pub fn import(verb: &ImportVerb, screen: &Screen) -> Exit {
     match verb {
         ImportVerb::T1(_) => import_problem(args, &text, screen),
         _ => import_results(args, &text, screen),
+    }
+}
+
+/// Writes the manifest of files of a benchmark.
+fn written(args: &FilesArgs, imported: Result<String, Exit>, screen: &Screen) -> Exit {
+    match imported {
+        Ok(manifest) => write_manifest(&args.manifest(), &manifest, screen),
+        Err(exit) => exit,
+    }
+}
+
+/// The manifest of the problems in a folder, of FlashInfer-Bench where it has JSON and of
+/// KernelBench otherwise, as it stands at `output`; sources are written beside that.
+///
+/// # Errors
+/// The exit code, after the reason was shown.
+pub(super) fn import_folder(
+    folder: &Path,
+    output: PathBuf,
+    screen: &Screen,
+) -> Result<String, Exit> {
+    let args = FilesArgs {
+        paths: vec![folder.to_owned()],
+        output: Some(output),
+        python: None,
+    };
+    let mut traces = Vec::new();
+    let searched = files_below(folder, &ENDINGS, &mut BTreeSet::new(), &mut traces);
+    match searched.is_ok() && !traces.is_empty() {
+        true => import_flashinfer(&args, screen),
+        false => import_kernelbench(&args, screen),
     }
 }
 

@@ -6,17 +6,20 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use super::exit::Exit;
-use super::import::{FilesArgs, write_manifest};
+use super::import::FilesArgs;
 use super::screen::Screen;
 use crate::files;
 use crate::interchange::flashinfer::{self, SourceText, TraceFile};
 
-/// Writes a manifest of definitions, workloads and solutions, and their sources.
-pub(super) fn import_flashinfer(args: &FilesArgs, screen: &Screen) -> Exit {
-    let texts = match args.texts(&["json", "jsonl"], screen) {
-        Ok(texts) => texts,
-        Err(exit) => return exit,
-    };
+/// Endings of files of FlashInfer-Bench.
+pub(super) const ENDINGS: [&str; 2] = ["json", "jsonl"];
+
+/// A manifest of definitions, workloads and solutions; writes their sources.
+///
+/// # Errors
+/// The exit code, after the reason was shown.
+pub(super) fn import_flashinfer(args: &FilesArgs, screen: &Screen) -> Result<String, Exit> {
+    let texts = args.texts(&ENDINGS, screen)?;
     let found = texts.into_iter().map(|(path, text)| TraceFile {
         path: path.display().to_string(),
         stem: path
@@ -30,13 +33,11 @@ pub(super) fn import_flashinfer(args: &FilesArgs, screen: &Screen) -> Exit {
     let output = args.manifest();
     let stem = output.file_stem().unwrap_or_default().to_string_lossy();
     let folder = format!("{stem}_sources");
-    let imported = match flashinfer::import(args.python.as_deref(), &found, &folder, &locate) {
-        Ok(imported) => imported,
-        Err(reason) => {
-            screen.error(&format!("nothing to import: {reason}"));
-            return Exit::Manifest;
-        }
-    };
+    let imported = flashinfer::import(args.python.as_deref(), &found, &folder, &locate);
+    let imported = imported.map_err(|reason| {
+        screen.error(&format!("nothing to import: {reason}"));
+        Exit::Manifest
+    })?;
     let folder = output.with_file_name(folder);
     let shown = |path: &Path, error: &io::Error| {
         screen.error(&format!("{}: {error}", path.display()));
@@ -44,12 +45,10 @@ pub(super) fn import_flashinfer(args: &FilesArgs, screen: &Screen) -> Exit {
     };
     // Sources are not written where the manifest can't be.
     if output.exists() {
-        return shown(&output, &io::ErrorKind::AlreadyExists.into());
+        return Err(shown(&output, &io::ErrorKind::AlreadyExists.into()));
     }
-    if let Err(error) = write_sources(&folder, &imported.sources) {
-        return shown(&folder, &error);
-    }
-    write_manifest(&output, &imported.manifest, screen)
+    write_sources(&folder, &imported.sources).map_err(|error| shown(&folder, &error))?;
+    Ok(imported.manifest)
 }
 
 /// The beginning of a file that stands for one that was not fetched.

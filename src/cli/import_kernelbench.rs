@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::exit::Exit;
-use super::import::{FilesArgs, between, write_manifest};
+use super::import::{FilesArgs, between};
 use super::screen::Screen;
 use crate::device::DeviceError;
 use crate::device::foreign::python::{Place, Python};
@@ -15,12 +15,12 @@ use crate::manifest::python_files::PythonFiles;
 /// How long a file may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Writes a manifest of problems and candidates.
-pub(super) fn import_kernelbench(args: &FilesArgs, screen: &Screen) -> Exit {
-    let texts = match args.texts(&["py"], screen) {
-        Ok(texts) => texts,
-        Err(exit) => return exit,
-    };
+/// A manifest of problems and candidates.
+///
+/// # Errors
+/// The exit code, after the reason was shown.
+pub(super) fn import_kernelbench(args: &FilesArgs, screen: &Screen) -> Result<String, Exit> {
+    let texts = args.texts(&["py"], screen)?;
     let output = args.manifest();
     let exe = args
         .python
@@ -52,13 +52,10 @@ pub(super) fn import_kernelbench(args: &FilesArgs, screen: &Screen) -> Exit {
             FileKind::Candidate | FileKind::Other => others.push(file),
         }
     }
-    match kernelbench::manifest(args.python.as_deref(), &problems, &others) {
-        Ok(manifest) => write_manifest(&output, &manifest, screen),
-        Err(reason) => {
-            screen.error(&format!("nothing to import: {reason}"));
-            Exit::Manifest
-        }
-    }
+    kernelbench::manifest(args.python.as_deref(), &problems, &others).map_err(|reason| {
+        screen.error(&format!("nothing to import: {reason}"));
+        Exit::Manifest
+    })
 }
 
 /// What an interpreter finds in a problem.

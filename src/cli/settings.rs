@@ -113,6 +113,32 @@ impl ManifestArgs {
         self.load_with(&[], screen)
     }
 
+    /// The folder that was named in place of a manifest, if it was.
+    pub fn folder(&self) -> Option<&Path> {
+        self.manifest.as_deref().filter(|path| path.is_dir())
+    }
+
+    /// As [`ManifestArgs::load`], of another manifest, which this one is from now on.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load_in_place(&self, path: PathBuf, screen: &Screen) -> Result<Manifest, Exit> {
+        self.load_at(path, &[], screen)
+    }
+
+    fn load_at(
+        &self,
+        path: PathBuf,
+        more: &[(&str, String, &str)],
+        screen: &Screen,
+    ) -> Result<Manifest, Exit> {
+        let overrides = self.overrides(more).map_err(|wrong| {
+            screen.to_stderr(&wrong.to_string());
+            Exit::Usage
+        })?;
+        load(self.used.get_or_init(|| path), &overrides, screen)
+    }
+
     /// The command line that names this manifest with these settings, from any folder.
     pub fn again(&self) -> Vec<String> {
         let used = self.used.get().or(self.manifest.as_ref());
@@ -178,12 +204,8 @@ impl ManifestArgs {
         more: &[(&str, String, &str)],
         screen: &Screen,
     ) -> Result<Manifest, Exit> {
-        let overrides = self.overrides(more).map_err(|wrong| {
-            screen.to_stderr(&wrong.to_string());
-            Exit::Usage
-        })?;
         let path = examples::manifest(self.manifest.as_deref(), screen)?;
-        load(self.used.get_or_init(|| path), &overrides, screen)
+        self.load_at(path, more, screen)
     }
 }
 

@@ -2,7 +2,7 @@
 
 pub mod flashinfer;
 pub mod kernelbench;
-mod names;
+pub mod names;
 pub mod python;
 pub mod t1;
 pub mod t4;

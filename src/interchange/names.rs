@@ -20,9 +20,7 @@ impl Names {
 
     /// A name of letters, digits and `_` that no other has.
     pub(super) fn of(&mut self, text: &str) -> String {
-        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-        let text: String = text.to_lowercase().chars().map(plain).collect();
-        let mut name = text.trim_matches('_').to_owned();
+        let mut name = plain(text);
         if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
             name = format!("{}_{name}", self.prefix);
         }
@@ -31,6 +29,13 @@ impl Names {
         }
         name
     }
+}
+
+/// A text in small letters, digits and `_`.
+pub fn plain(text: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let text: String = text.to_lowercase().chars().map(plain).collect();
+    text.trim_matches('_').to_owned()
 }
 
 /// A JSON text with each of its strings in turn replaced by each hostile one.

@@ -33,7 +33,8 @@ fn only(csv: &str, name: &str) -> String {
 
 fn number(csv: &str, name: &str) -> u64 {
     let value = only(csv, name);
-    value.parse().unwrap_or_else(|_| panic!("{name}: {value}"))
+    let number: f64 = value.parse().unwrap_or_else(|_| panic!("{name}: {value}"));
+    number as u64
 }
 
 /// Runs a loop of so many iterations; yields the records, and its outcome.

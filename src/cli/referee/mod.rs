@@ -19,6 +19,7 @@ use clap::Args;
 use serde::Deserialize;
 
 use super::exit::Exit;
+use super::import::import_folder;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
 use super::signals;
@@ -26,6 +27,7 @@ use crate::execute::supervisor::IdleWorkers;
 use crate::hardware::DeviceKind;
 use crate::manifest::Manifest;
 use crate::run::device_requests;
+use crate::scratch::Scratch;
 use session::{Seat, Session};
 use verdict::Verdict;
 
@@ -40,7 +42,8 @@ const NAME: &str = "candidate";
 pub struct RefereeArgs {
     #[command(flatten)]
     manifest: ManifestArgs,
-    /// A folder of candidates, one to a file of Python or C, in place of lines of JSON on standard input
+    /// A folder of candidates, one to a file of Python or C, in place of lines of JSON on standard
+    /// input; a folder in it has those for the problem of its name
     #[arg(long, value_name = "DIR", conflicts_with = "socket")]
     candidates: Option<PathBuf>,
     /// Take lines of JSON from whoever connects to this Unix socket
@@ -69,6 +72,8 @@ struct Candidate {
     code: String,
     entry: Option<String>,
     like: Option<String>,
+    /// The case that it is for, or the name of its problem in a benchmark.
+    problem: Option<String>,
     /// What the name of its file would end with, `py` or `c`: that of the backend that it is like
     /// where this is not said.
     kind: Option<String>,
@@ -82,7 +87,13 @@ type Line = Result<Candidate, String>;
 
 /// Measures and judges candidates.
 pub fn referee(args: &RefereeArgs, screen: &Screen) -> Exit {
-    let manifest = match args.manifest.load(screen) {
+    // Its manifest stays as long as candidates come.
+    let mut imported = None;
+    let manifest = match args.manifest.folder() {
+        Some(folder) => problems(folder, &mut imported, args, screen),
+        None => args.manifest.load(screen),
+    };
+    let manifest = match manifest {
         Ok(manifest) => manifest,
         Err(exit) => return exit,
     };
@@ -115,6 +126,24 @@ pub fn referee(args: &RefereeArgs, screen: &Screen) -> Exit {
     }
 }
 
+/// The manifest of the problems in a folder, which is written into a folder of its own.
+fn problems(
+    folder: &Path,
+    imported: &mut Option<Scratch>,
+    args: &RefereeArgs,
+    screen: &Screen,
+) -> Result<Manifest, Exit> {
+    let failed = |error: io::Error| {
+        screen.error(&error.to_string());
+        Exit::Files
+    };
+    let scratch = imported.insert(Scratch::new().map_err(failed)?);
+    let path = scratch.path().join("problems.toml");
+    let text = import_folder(folder, path.clone(), screen)?;
+    fs::write(&path, text).map_err(failed)?;
+    args.manifest.load_in_place(path, screen)
+}
+
 /// The devices, those of which there are several by name.
 fn devices(manifest: &Manifest) -> Result<Vec<Option<String>>, String> {
     let requests = device_requests(manifest).map_err(|error| error.to_string())?;
@@ -125,6 +154,16 @@ fn devices(manifest: &Manifest) -> Result<Vec<Option<String>>, String> {
     Ok(each.collect())
 }
 
+/// What a folder has, in the order of names.
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let named = |error: io::Error| io::Error::other(format!("{}: {error}", folder.display()));
+    let entries = fs::read_dir(folder).map_err(named)?;
+    let paths = entries.map(|entry| Ok(entry?.path()));
+    let mut paths: Vec<PathBuf> = paths.collect::<io::Result<_>>().map_err(named)?;
+    paths.sort();
+    Ok(paths)
+}
+
 /// Where candidates are measured.
 struct Bench<'a> {
     devices: Vec<Option<String>>,
@@ -132,16 +171,22 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// A verdict for each file of a folder.
+    /// A verdict for each file of a folder, and of the folders in it, which have the names of
+    /// problems.
     fn folder(&self, folder: &Path) -> io::Result<()> {
-        let named = |error: io::Error| io::Error::other(format!("{}: {error}", folder.display()));
-        let entries = fs::read_dir(folder).map_err(named)?;
-        let paths = entries.map(|entry| Ok(entry?.path()));
-        let mut paths: Vec<PathBuf> = paths.collect::<io::Result<_>>().map_err(named)?;
+        let mut paths: Vec<(Option<String>, PathBuf)> = Vec::new();
+        for path in entries(folder)? {
+            if path.is_dir() {
+                let problem = path.file_name().unwrap_or_default().to_string_lossy();
+                let inside = entries(&path)?.into_iter();
+                paths.extend(inside.map(|path| (Some(problem.clone().into_owned()), path)));
+            } else {
+                paths.push((None, path));
+            }
+        }
         let kind = |path: &Path| path.extension()?.to_str().map(str::to_owned);
-        paths.retain(|path| kind(path).is_some_and(|kind| KINDS.contains(&&*kind)));
-        paths.sort();
-        let candidates = paths.into_iter().map(|path| {
+        paths.retain(|(_, path)| kind(path).is_some_and(|kind| KINDS.contains(&&*kind)));
+        let candidates = paths.into_iter().map(|(problem, path)| {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
             let code = crate::scratch::read(&path, MOST_LINE_BYTES).map_err(io::Error::other)?;
             Ok(Ok(Candidate {
@@ -149,6 +194,7 @@ impl Bench<'_> {
                 code: String::from_utf8_lossy(&code).into_owned(),
                 entry: None,
                 like: None,
+                problem,
                 kind: kind(&path),
             }))
         });

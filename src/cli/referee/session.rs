@@ -14,6 +14,7 @@ use crate::cli::screen::Screen;
 use crate::cli::{place, worker};
 use crate::declared::SourceKey;
 use crate::execute::supervisor::IdleWorkers;
+use crate::interchange::names;
 use crate::manifest::Manifest;
 use crate::manifest::case::Case;
 use crate::record::{contents::Contents, parts};
@@ -37,8 +38,8 @@ pub(super) struct Session<'a> {
     pub(super) manifest: &'a Manifest,
     pub(super) screen: &'a Screen,
     pub(super) stop: &'static AtomicBool,
-    /// Ratios of two processes of one baseline, by its name.
-    pub(super) pairs: Mutex<BTreeMap<String, Pairs>>,
+    /// Ratios of two processes of one baseline, by its name and that of the problem.
+    pub(super) pairs: Mutex<BTreeMap<(String, Option<String>), Pairs>>,
 }
 
 /// One of several that measure candidates at a time.
@@ -53,6 +54,16 @@ struct Silent;
 
 impl Progress for Silent {
     fn event(&self, _event: &Event<'_>) {}
+}
+
+/// Whether a case is that of a problem: by its own name, or by that in the benchmark that it was
+/// imported from.
+fn is_for(case: &Case, problem: &str) -> bool {
+    let plain = names::plain(problem);
+    let imported = ["kb", "fi"].map(|prefix| format!("{prefix}_{plain}"));
+    let named = [problem, &plain].into_iter();
+    let mut named = named.chain(imported.iter().map(String::as_str));
+    named.any(|name| name == &*case.name)
 }
 
 /// The name of a candidate's file.
@@ -82,13 +93,14 @@ impl Session<'_> {
             ));
         }
         let (like, source) = self.model(candidate)?;
+        let problem = candidate.problem.as_deref();
         let pairs = match self.args.reuse {
             true => Pairs::default(),
-            false => self.calibrated(&like, seat)?,
+            false => self.calibrated(&like, problem, seat)?,
         };
         let scratch = Scratch::new().map_err(|error| error.to_string())?;
         let path = scratch.path().join(format!("{id}.toml"));
-        let text = self.text(&like, Some((candidate, source)));
+        let text = self.text(&like, problem, Some((candidate, source)));
         let written = fs::write(&path, text);
         let file = scratch.path().join(file_of(source));
         written
@@ -100,15 +112,16 @@ impl Session<'_> {
 
     /// Measures the baseline beside itself some times, once for all candidates: equal code takes a
     /// few per cent more or less in another process, where its memory lies elsewhere.
-    fn calibrated(&self, like: &str, seat: &Seat) -> Result<Pairs, String> {
+    fn calibrated(&self, like: &str, problem: Option<&str>, seat: &Seat) -> Result<Pairs, String> {
         // Others wait: nothing may be measured beside it.
         let mut all = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.get(like) {
+        let key = (like.to_owned(), problem.map(str::to_owned));
+        if let Some(known) = all.get(&key) {
             return Ok(known.clone());
         }
         let scratch = Scratch::new().map_err(|error| error.to_string())?;
         let path = scratch.path().join("baseline.toml");
-        fs::write(&path, self.text(like, None)).map_err(|error| error.to_string())?;
+        fs::write(&path, self.text(like, problem, None)).map_err(|error| error.to_string())?;
         let mut pairs = Pairs::default();
         for _ in 0..PAIRS {
             let (_, rows) = self.measured(&path, seat)?;
@@ -119,7 +132,7 @@ impl Session<'_> {
             }
             pairs.add(&rows, like);
         }
-        all.insert(like.to_owned(), pairs.clone());
+        all.insert(key, pairs.clone());
         Ok(pairs)
     }
 
@@ -127,6 +140,8 @@ impl Session<'_> {
     fn model(&self, candidate: &Candidate) -> Result<(String, SourceKey), String> {
         let wanted = candidate.like.as_ref().or(self.args.like.as_ref());
         let cases = self.manifest.cases.iter();
+        let problem = candidate.problem.as_deref();
+        let cases = cases.filter(|case| problem.is_none_or(|problem| is_for(case, problem)));
         let mut functions = cases.flat_map(|case| {
             let backends = case.backends.iter();
             backends.filter_map(|backend| {
@@ -147,15 +162,24 @@ impl Session<'_> {
                 Some(_) => return "`kind` is `py` or `c`".to_owned(),
                 None => "function in Python or kernel in C",
             };
+            let case = match problem {
+                Some(problem) => format!("no case `{problem}`"),
+                None => "no case".to_owned(),
+            };
             match wanted {
-                Some(wanted) => format!("no case has a {what} called `{wanted}`"),
-                None => format!("no case has a {what} whose arguments a candidate could take"),
+                Some(wanted) => format!("{case} has a {what} called `{wanted}`"),
+                None => format!("{case} has a {what} whose arguments a candidate could take"),
             }
         })
     }
 
     /// The manifest of a candidate, or of the baseline beside itself.
-    fn text(&self, like: &str, candidate: Option<(&Candidate, SourceKey)>) -> String {
+    fn text(
+        &self,
+        like: &str,
+        problem: Option<&str>,
+        candidate: Option<(&Candidate, SourceKey)>,
+    ) -> String {
         let base = self.args.manifest.again();
         let mut text = format!("schema = 1\nextends = {}\n", string(&base[0]));
         let _ = write!(text, "\n[backend.{NAME}]\nlike  = {}\n", string(like));
@@ -172,6 +196,7 @@ impl Session<'_> {
             let mut names = case.backends.iter();
             names.any(|backend| family_of(backend.0.name) == like)
         };
+        let cases = cases.filter(|case| problem.is_none_or(|problem| is_for(case, problem)));
         for case in cases.filter(has_baseline) {
             let _ = write!(
                 text,

@@ -279,6 +279,9 @@ impl Device for Cpu {
     fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError> {
         let program = job.program;
         program.validate().map_err(DeviceError::Launch)?;
+        if let Some(kernel) = program.kernels.first().filter(|_| program.is_untrusted()) {
+            return Err(needs_runner(kernel.name()));
+        }
         self.check_given(&program)?;
         if !program.adjacent.is_empty() {
             let reason = "given tensors lie where they are, one behind another on GPUs alone";

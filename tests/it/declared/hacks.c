@@ -10,8 +10,8 @@
 
 void honest(float *y, const float *x, int n)
 {
-    for (volatile int times = 0; times < 60; times++)
-        for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
+        for (volatile int times = 0; times < 4; times++)
             y[i] = 2.0f * x[i] + 1.0f;
 }
 

@@ -239,6 +239,52 @@ fn each_candidate_has_a_verdict_with_a_reason() {
     );
 }
 
+#[test]
+fn folders_of_a_benchmark_are_problems() {
+    if !can_referee() || !has_package("torch", "torch") {
+        return;
+    }
+    let place = Place::new("");
+    for (path, text) in [
+        (
+            "level1/19_ReLU.py",
+            "import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n    def __init__(self):\n        \
+             super().__init__()\n    def forward(self, x):\n        return torch.relu(x)\nbatch_size = 16\n\
+             def get_inputs():\n    return [torch.randn(batch_size, 64)]\ndef get_init_inputs():\n    return []\n",
+        ),
+        (
+            "tried/19_ReLU/right.py",
+            "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        \
+             return x.clamp(min=0)\n",
+        ),
+        (
+            "tried/20_None/lost.py",
+            "import torch\nclass ModelNew(torch.nn.Module):\n    pass\n",
+        ),
+    ] {
+        let path = place.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let args = [
+        "level1",
+        "--candidates",
+        "tried",
+        "--reuse",
+        "--device",
+        "cpu",
+    ];
+    let ran = place.sweeper(&[&["referee"], &args[..]].concat());
+    let said = text(&ran);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    assert!(
+        lines[0].starts_with("right") && lines[0].contains(" ok "),
+        "{said}"
+    );
+    assert!(lines[1].contains("no case `20_None`"), "{said}");
+}
+
 /// Compilers read the text of a function from its file, and start others, in the sandbox, too.
 #[test]
 fn a_function_that_compiles_itself_is_refereed() {

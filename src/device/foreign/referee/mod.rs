@@ -3,9 +3,10 @@
 //!
 //! [`candidate`] starts the process, [`spares`] does so ahead; [`page`] and [`gpu`] are the memory
 //! that both share, with tensors at their [`places`]; [`protocol`] are the calls. The process of a
-//! function is an interpreter; that of [`kernels`] in C is this program, as [`process`]. Inputs of samples
-//! come from whoever asks for them by [`run_unseen`](RunsPrograms::run_unseen): no two calls have
-//! the same.
+//! function is an interpreter; that of [`kernels`] in C is this program, as [`process`].
+//!
+//! Inputs of samples come from whoever asks for them by
+//! [`run_unseen`](RunsPrograms::run_unseen): no two calls have the same.
 
 mod candidate;
 mod gpu;
