@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::merge;
+use super::referee;
 use super::screen::Screen;
 use crate::manifest::Manifest;
 use crate::manifest::settings::PlotFormat;
@@ -82,6 +83,11 @@ pub fn report(args: &ReportArgs, screen: &Screen) -> Exit {
         screen.note(&format!("the last run: {}", last.display()));
         runs.push(last.to_string_lossy().into_owned());
     }
+    if let [file] = &runs[..]
+        && file.ends_with(referee::table::ENDING)
+    {
+        return report_candidates(Path::new(file), args, screen);
+    }
     for name in &runs {
         merge::tables_on_demand(name, &args.runs_dir, screen);
     }
@@ -116,6 +122,31 @@ pub fn report(args: &ReportArgs, screen: &Screen) -> Exit {
         screen.warning(warning);
     }
     show(&report, &folder, &paths, &options, screen);
+    Exit::Fine
+}
+
+/// Writes and shows the tables of verdicts on candidates.
+fn report_candidates(path: &Path, args: &ReportArgs, screen: &Screen) -> Exit {
+    let folder = args.output_dir.clone();
+    let folder = folder.unwrap_or_else(|| path.with_extension("report"));
+    let tables = referee::table::tables(path);
+    let written = tables.and_then(|tables| {
+        let paths = referee::table::write(&tables, &folder)?;
+        Ok((tables, paths))
+    });
+    match written {
+        Ok((_, paths)) if screen.json => screen.json(&json!({ "files": paths })),
+        Ok((tables, _)) => {
+            for table in tables.iter().filter(|table| !table.rows.is_empty()) {
+                screen.out(&terminal(table, screen));
+            }
+            screen.line(&format!("tables: {}", folder.display()));
+        }
+        Err(error) => {
+            screen.error(&format!("{}: {error}", path.display()));
+            return Exit::Files;
+        }
+    }
     Exit::Fine
 }
 

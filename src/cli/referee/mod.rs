@@ -5,6 +5,7 @@
 //! worker that stays.
 
 mod session;
+pub mod table;
 mod verdict;
 
 use std::fs;
@@ -29,6 +30,7 @@ use crate::manifest::Manifest;
 use crate::run::device_requests;
 use crate::scratch::Scratch;
 use session::{Seat, Session};
+use table::Journal;
 use verdict::Verdict;
 
 /// The longest line that is taken, in bytes.
@@ -111,7 +113,19 @@ pub fn referee(args: &RefereeArgs, screen: &Screen) -> Exit {
         stop: signals::listen(screen),
         pairs: Mutex::default(),
     };
-    let bench = Bench { devices, session };
+    let name = manifest.name.to_string();
+    let journal = match Journal::open(&manifest.output.dir, &name) {
+        Ok(journal) => journal,
+        Err(error) => {
+            screen.error(&error.to_string());
+            return Exit::Files;
+        }
+    };
+    let bench = Bench {
+        devices,
+        session,
+        journal,
+    };
     let ended = match (&args.candidates, &args.socket) {
         (Some(folder), _) => bench.folder(folder),
         (None, Some(socket)) => bench.socket(socket),
@@ -138,7 +152,9 @@ fn problems(
         Exit::Files
     };
     let scratch = imported.insert(Scratch::new().map_err(failed)?);
-    let path = scratch.path().join("problems.toml");
+    let named = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let name = named.file_name().unwrap_or_default().to_string_lossy();
+    let path = scratch.path().join(format!("{name}.toml"));
     let text = import_folder(folder, path.clone(), screen)?;
     fs::write(&path, text).map_err(failed)?;
     args.manifest.load_in_place(path, screen)
@@ -168,6 +184,7 @@ fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
 struct Bench<'a> {
     devices: Vec<Option<String>>,
     session: Session<'a>,
+    journal: Journal,
 }
 
 impl Bench<'_> {
@@ -205,7 +222,12 @@ impl Bench<'_> {
                 false => screen.line(&verdict.line()),
             }
             Ok(())
-        })
+        })?;
+        screen.note(&format!(
+            "all verdicts: sweeper report {}",
+            self.journal.path().display()
+        ));
+        Ok(())
     }
 
     /// Serves one connection after another, for ever.
@@ -308,6 +330,7 @@ impl Bench<'_> {
                 Ok(Err(reason)) => Verdict::refusal("", reason),
                 Err(_) => return Ok(()),
             };
+            self.journal.add(&verdict)?;
             tell(verdict)?;
         }
     }

@@ -79,6 +79,7 @@ impl Session<'_> {
             Ok(verdict) => verdict,
             Err(reason) => Verdict::refusal(&candidate.id, reason),
         };
+        verdict.problem.clone_from(&candidate.problem);
         verdict.seconds = start.elapsed().as_secs_f64();
         verdict
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sweeper_program::{Phase, Value};
 
 use super::NAME;
@@ -23,17 +23,20 @@ type PointKey = (ProblemId, Phase);
 pub(super) struct Pairs(BTreeMap<PointKey, Vec<f64>>);
 
 /// A line of output.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(super) struct Verdict {
     pub(super) id: String,
+    /// What it is for, where its line says that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) problem: Option<String>,
     /// `ok`, or the status of the first point that is not.
-    verdict: Status,
+    pub(super) verdict: Status,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     /// How many times as fast as the baseline, in the geometric mean over the points: with the ends
     /// of its interval.
     #[serde(skip_serializing_if = "Option::is_none")]
-    speedup: Option<[f64; 3]>,
+    pub(super) speedup: Option<[f64; 3]>,
     baseline: String,
     points: Vec<Point>,
     /// Where its rows are.
@@ -43,7 +46,7 @@ pub(super) struct Verdict {
     pub(super) seconds: f64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(super) struct Point {
     parameters: BTreeMap<String, Value>,
     phase: Phase,
@@ -84,6 +87,7 @@ impl Verdict {
     pub(super) fn refusal(id: &str, reason: String) -> Self {
         Verdict {
             id: id.to_owned(),
+            problem: None,
             verdict: Status::Error,
             reason: Some(reason),
             speedup: None,
@@ -130,6 +134,7 @@ impl Verdict {
         };
         Verdict {
             id: id.to_owned(),
+            problem: None,
             verdict,
             reason,
             speedup: LogInterval::mean(&ratios).map(LogInterval::numbers),
@@ -150,14 +155,21 @@ impl Verdict {
                 self.baseline
             );
         }
-        // The complaints of a compiler are many lines; one of them says what is wrong.
+        let _ = write!(line, " {}", self.telling());
+        line.trim_end().to_owned()
+    }
+
+    /// What it is for.
+    pub(super) fn subject(&self) -> &str {
+        self.problem.as_deref().unwrap_or(&self.baseline)
+    }
+
+    /// The line of its reason that tells the most: the complaints of a compiler are many.
+    pub(super) fn telling(&self) -> &str {
         let reason = self.reason.as_deref().unwrap_or_default();
         let mut complaints = reason.lines();
         let telling = complaints.find(|line| line.contains("error:"));
-        if let Some(reason) = telling.or(reason.lines().next()) {
-            let _ = write!(line, " {reason}");
-        }
-        line.trim_end().to_owned()
+        telling.or(reason.lines().next()).unwrap_or_default()
     }
 }
 

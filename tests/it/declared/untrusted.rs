@@ -200,7 +200,7 @@ fn candidates_in_c_have_verdicts() {
     let args = ["referee", "m.toml", "--candidates", "tried", "--reuse"];
     let said = text(&place.sweeper(&args));
     let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 3, "{said}");
+    assert_eq!(lines.len(), 4, "{said}");
     for (line, parts) in lines.iter().zip([
         ["fast", "x as fast as honest"],
         ["half", "`y` is"],

@@ -228,7 +228,7 @@ fn each_candidate_has_a_verdict_with_a_reason() {
     let ran = place.sweeper(&["referee", "m.toml", "--candidates", "tried", "--reuse"]);
     let said = text(&ran);
     let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 2, "{said}");
+    assert_eq!(lines.len(), 3, "{said}");
     assert!(
         lines[0].starts_with("right") && lines[0].contains("x as fast as honest"),
         "{said}"
@@ -277,12 +277,18 @@ fn folders_of_a_benchmark_are_problems() {
     let ran = place.sweeper(&[&["referee"], &args[..]].concat());
     let said = text(&ran);
     let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 2, "{said}");
+    assert_eq!(lines.len(), 3, "{said}");
     assert!(
         lines[0].starts_with("right") && lines[0].contains(" ok "),
         "{said}"
     );
     assert!(lines[1].contains("no case `20_None`"), "{said}");
+    let ran = place.sweeper(&["report", "results/level1.verdicts.jsonl"]);
+    let said = text(&ran);
+    assert!(
+        said.contains("19_ReLU") && said.contains("no case `20_None`"),
+        "{said}"
+    );
 }
 
 /// Compilers read the text of a function from its file, and start others, in the sandbox, too.
