@@ -269,6 +269,63 @@ fn kept_results_are_found_where_samples_are_hot() {
     }
 }
 
+/// Whole numbers have none that are near them and are other inputs.
+#[test]
+fn kept_results_over_whole_numbers_are_found() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let place = Place::new(
+        "schema = 1
+[python]
+exe = \"${SWEEPER_PYTHON:-python3}\"
+[workload.squares]
+params = { n = { int = [1, 10000000] } }
+inputs.x = { dtype = \"i32\", shape = [\"n\"], fill = { integers = [-1000, 1000] } }
+outputs.y = { dtype = \"i32\", shape = [\"n\"] }
+check.reference = { expr = \"x * x\" }
+[backend.squares]
+workload = \"squares\"
+python = \"mine.py\"
+entry = \"squares\"
+args = [\"x\"]
+returns = [\"y\"]
+[backend.by_content]
+like = \"squares\"
+entry = \"by_content\"
+[case.squares]
+workload = \"squares\"
+grid = { n = 400000 }
+[device]
+use = \"cpu\"
+",
+    );
+    let source = "KEPT = {}
+
+def squares(x):
+    for _ in range(20):
+        y = x * x
+    return y
+
+def by_content(x):
+    key = x[:50].tobytes()
+    if key not in KEPT:
+        KEPT[key] = squares(x)
+    return KEPT[key]
+";
+    fs::write(place.path("mine.py"), source).unwrap();
+    let ran = place.sweeper(&["run", "m.toml"]);
+    let rows = rows(&place);
+    let (honest, kept) = (&rows["squares forward"], &rows["by_content forward"]);
+    assert_eq!(honest["status"], "ok", "{}", text(&ran));
+    assert_eq!(kept["status"], "wrong", "{}", text(&ran));
+    assert!(
+        kept["reason"].contains("inputs that it had not seen"),
+        "{}",
+        kept["reason"]
+    );
+}
+
 #[test]
 fn results_that_are_kept_by_the_version_of_a_tensor_are_found() {
     if !has_package("torch", "torch") {
@@ -306,6 +363,7 @@ fn functions_are_judged_on_inputs_that_show_mistakes() {
 workload = \"softmax\"
 python = \"mine.py\"
 entry = \"{name}\"
+entry = \"squares\"
 args = [\"x\"]
 returns = [\"out\"]
 "
