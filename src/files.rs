@@ -123,6 +123,18 @@ pub fn digest(path: &Path) -> io::Result<Digest> {
     Ok(Digest::from_bytes(hasher.finalize().into()))
 }
 
+/// File systems take names of 255 bytes, to which endings are added.
+const MOST_NAME_BYTES: usize = 120;
+
+/// A name as file systems take it: a longer one is cut, and ends with a digest.
+pub fn short_name(name: &str) -> String {
+    if name.len() <= MOST_NAME_BYTES {
+        return name.to_owned();
+    }
+    let cut = &name[..name.floor_char_boundary(MOST_NAME_BYTES - 13)];
+    format!("{cut}-{:.12}", hex::encode(Sha256::digest(name)))
+}
+
 /// Size, times and inode of a file: one that was written or replaced differs in one of them.
 pub fn stamp(found: &fs::Metadata) -> String {
     format!(

@@ -105,7 +105,7 @@ pub struct RunFolder {
 impl RunFolder {
     /// The folder's name: the manifest's name and the run's first 12 digits.
     pub fn name(name: &str, run: RunId) -> String {
-        format!("{name}-{run}")
+        format!("{}-{run}", files::short_name(name))
     }
 
     /// Makes the folder if there is none and takes hold of all of it.

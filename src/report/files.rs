@@ -402,13 +402,12 @@ fn sections(frame: &Frame<'_>) -> Vec<Section> {
 
 /// A name that every file system takes.
 pub(super) fn file_name(name: &str) -> String {
-    name.chars()
-        .map(|letter| match letter {
-            '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|' => '-',
-            letter if letter.is_whitespace() || letter.is_control() => '-',
-            letter => letter,
-        })
-        .collect()
+    let letters = name.chars().map(|letter| match letter {
+        '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|' => '-',
+        letter if letter.is_whitespace() || letter.is_control() => '-',
+        letter => letter,
+    });
+    files::short_name(&letters.collect::<String>())
 }
 
 /// Writes a report below `folder`, and an index of it.
@@ -535,7 +534,8 @@ fn write_plot(
     let mut paths = Vec::new();
     for &format in formats {
         use crate::word::Word;
-        let path = folder.join(format!("{}.{}", plot.name, format.word()));
+        let name = files::short_name(&plot.name);
+        let path = folder.join(format!("{name}.{}", format.word()));
         let bytes = chart::encode(&picture, format).map_err(|error| ReportError::Io {
             path: path.clone(),
             error,

@@ -1,5 +1,6 @@
 //! Bad surroundings get a clear message, an exit code and a run that can go on.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -236,6 +237,38 @@ fn what_is_remembered_of_compilers_is_no_pipe() {
     );
     let output = place.sweeper(&["compile", "m.toml"]);
     assert_eq!(code(&output), 0, "{}", text(&output));
+}
+
+/// Names become names of files and folders: of a run, of copies of sources, of tables and plots.
+#[test]
+fn names_may_be_long() {
+    let named = "schema = 1\nname = \"SWEEP\"\n\
+        [workload.PROBLEM]\nparams = { PARAMETER = { int = [1, 9] } }\n\
+        inputs.x = { dtype = \"f32\", shape = [8] }\noutputs.OUTPUT = { dtype = \"f32\", shape = [8] }\n\
+        check = { reference = { expr = \"2 * x\" } }\n\
+        [workload.w]\nparams = { PARAMETER = { int = [1, 9] } }\n\
+        [backend.KERNEL]\nworkload = \"PROBLEM\"\nc = \"f.c\"\nentry = \"f\"\nargs = [\"OUTPUT\", \"x\"]\n\
+        [backend.COMMAND]\nworkload = \"w\"\ncommand = [\"echo\", \"5\"]\n\
+        metrics.METRIC = { regex = \"[0-9]+\", unit = \"m\" }\n\
+        [case.PLACE]\nworkload = \"PROBLEM\"\ngrid = { PARAMETER = [1, 2] }\n\
+        [case.w]\nworkload = \"w\"\ngrid = { PARAMETER = [1, 2] }\n\
+        [device]\nuse = \"cpu\"\n[measure]\nrepeats = 1\nwarmup = 0\n\
+        [output]\nexports = [\"t4\"]\n";
+    let source =
+        "void f(float *y, const float *x) { for (int i = 0; i < 8; i++) y[i] = 2 * x[i]; }\n";
+    let words = named.split(|letter: char| !letter.is_uppercase());
+    let kinds: BTreeSet<&str> = words.filter(|word| word.len() > 1).collect();
+    assert_eq!(kinds.len(), 8, "{kinds:?}");
+    for kind in kinds {
+        let manifest = named.replace(kind, &kind.repeat(60)).to_lowercase();
+        let place = Place::new(&manifest);
+        fs::write(place.path("f.c"), source).unwrap();
+        let ran = place.sweeper(&["run", "m.toml", "--quiet"]);
+        assert_eq!(code(&ran), 0, "{kind}: {}", text(&ran));
+        let run = place.run_folder();
+        let reported = place.sweeper(&["report", run.to_str().unwrap()]);
+        assert_eq!(code(&reported), 0, "{kind}: {}", text(&reported));
+    }
 }
 
 #[test]
