@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
+use super::named::{self, Named};
 use crate::declared::declaration::DeclaredFile;
 use crate::files;
 
@@ -19,6 +20,10 @@ pub struct SourceClosure {
     missing: Vec<(String, String)>,
     /// Where includes are looked for, after the folder of the file that has them.
     folders: Vec<PathBuf>,
+    /// Where the compiler looks for them by its options.
+    places: Vec<PathBuf>,
+    /// Files that it finds there or that its options name. It reads them where they lie.
+    outside: Vec<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,21 +35,72 @@ struct Included {
 }
 
 impl SourceClosure {
-    /// Reads `main` and what it includes, from its own folder or from `folders`.
+    /// Reads `main` and what it includes, from its own folder or from `folders`, and takes digests
+    /// of what else it depends on by its text or the compiler's options.
     ///
     /// # Errors
     /// A sentence: a file that can't be read.
-    pub fn read(main: &Path, folders: &[PathBuf]) -> Result<Self, String> {
+    pub fn read(main: &Path, folders: &[PathBuf], options: &[String]) -> Result<Self, String> {
+        let (named, places) = named::in_options(options);
         let mut closure = SourceClosure {
             files: Vec::new(),
             missing: Vec::new(),
             folders: folders.to_vec(),
+            places,
+            outside: Vec::new(),
         };
         // Messages have the path as it was written.
         files::open(main).map_err(|error| format!("{}: {error}", main.display()))?;
         let name = main.file_name().unwrap_or_default().to_string_lossy();
         closure.add(normal(main), name.into_owned())?;
+        named.into_iter().for_each(|path| closure.reach(path));
+        closure.add_named();
         Ok(closure)
+    }
+
+    /// Adds a file that lies outside, and what it includes.
+    fn reach(&mut self, path: PathBuf) {
+        let path = normal(&path);
+        if self.outside.contains(&path) || self.files.iter().any(|file| file.path == path) {
+            return;
+        }
+        let text = files::read_to_string(&path).unwrap_or_default();
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        self.outside.push(path);
+        for Include { name, .. } in directives(&text) {
+            let folders = std::iter::once(&folder).chain(&self.folders);
+            let mut found = folders.chain(&self.places).map(|folder| folder.join(&name));
+            if let Some(path) = found.find(|path| path.is_file()) {
+                self.reach(path);
+            }
+        }
+    }
+
+    /// Adds digests of files outside, and of files and variables that texts name, as files beside
+    /// the main one.
+    fn add_named(&mut self) {
+        let Some(main) = self.files.first().and_then(|file| file.path.parent()) else {
+            return;
+        };
+        let main = main.to_owned();
+        let outside = self.outside.iter();
+        let outside = outside.filter_map(|path| named::of_file(path.to_str()?, path.clone()));
+        let mut found: Vec<Named> = outside.collect();
+        for file in &self.files {
+            let own = file.path.parent().unwrap_or(&main);
+            found.extend(named::in_text(&file.text, own, &main));
+        }
+        for named in found {
+            let (path, there) = (main.join(&named.name), normal(&named.path));
+            let mut files = self.files.iter();
+            if !files.any(|file| file.path == path || file.path == there) {
+                self.files.push(Included {
+                    path,
+                    written: named.name,
+                    text: named.text,
+                });
+            }
+        }
     }
 
     fn add(&mut self, path: PathBuf, written: String) -> Result<(), String> {
@@ -74,11 +130,17 @@ impl SourceClosure {
                         self.add(path, name)?;
                     }
                 }
-                None if is_quoted && !is_conditional => {
-                    self.missing.push((name, written.clone()));
+                None => {
+                    let mut outside = self.places.iter().map(|folder| folder.join(&name));
+                    match outside.find(|path| path.is_file()) {
+                        Some(path) => self.reach(path),
+                        None if is_quoted && !is_conditional => {
+                            self.missing.push((name, written.clone()));
+                        }
+                        // Headers of the system, and includes that the compiler may skip.
+                        None => {}
+                    }
                 }
-                // Headers of the system, and includes that the compiler may skip.
-                None => {}
             }
         }
         Ok(())
@@ -276,7 +338,7 @@ mod tests {
         write("common/c.h", "");
         write("include/lib/b.h", "#include \"../../common/c.h\"\n");
         let main = folder.path().join("k/main.cu");
-        let closure = SourceClosure::read(&main, &[folder.path().join("include")]).unwrap();
+        let closure = SourceClosure::read(&main, &[folder.path().join("include")], &[]).unwrap();
         let names = |files: Vec<DeclaredFile>| -> Vec<String> {
             files.into_iter().map(|file| file.name).collect()
         };
@@ -312,7 +374,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let closure = SourceClosure::read(&folder.path().join("main.cu"), &[]).unwrap();
+        let closure = SourceClosure::read(&folder.path().join("main.cu"), &[], &[]).unwrap();
         let reason = closure.by_directive().unwrap_err();
         assert!(reason.starts_with("`x.h` is "), "{reason}");
     }

@@ -32,6 +32,7 @@ mod setting;
 mod decode;
 mod wire;
 mod declare;
+mod named;
 pub mod includes;
 pub mod python_files;
 mod expected_files;

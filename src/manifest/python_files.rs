@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
+use super::named::{self, Named};
 use crate::declared::python::declaration::{ArrayLibrary, PythonFile};
 use crate::files;
 
@@ -51,6 +52,7 @@ impl PythonFiles {
             imports: imports.clone(),
         };
         found.add_imports(imports, &all_absolute(&folder, folders))?;
+        found.add_named();
         Ok(found)
     }
 
@@ -78,7 +80,31 @@ impl PythonFiles {
         // The packages around it are executed before it.
         imports.push_front(name.to_owned());
         let read = read.and_then(|()| found.add_imports(imports.into(), &folders));
-        Some(read.map(|()| found))
+        Some(read.map(|()| {
+            found.add_named();
+            found
+        }))
+    }
+
+    /// Adds digests of files and variables that the texts name, as files that nobody imports.
+    fn add_named(&mut self) {
+        let mut found = Vec::new();
+        for file in &self.files {
+            let path = Path::new(&file.folder).join(&file.name);
+            let path = self.folder.join(path);
+            let own = path.parent().unwrap_or(&self.folder);
+            found.extend(named::in_text(&file.text, own, &self.folder));
+        }
+        for Named { name, text, .. } in found {
+            if !self.files.iter().any(|file| file.name == name) {
+                self.files.push(PythonFile {
+                    module: name.clone(),
+                    name,
+                    folder: String::new(),
+                    text,
+                });
+            }
+        }
     }
 
     fn add_imports(&mut self, imports: Vec<String>, folders: &[PathBuf]) -> Result<(), String> {
@@ -223,9 +249,15 @@ fn read(path: &Path) -> Result<String, String> {
 /// `a.b` is looked for as well. `package` is that of relative imports.
 fn imports(text: &str, package: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let mut lines = text.lines();
+    let mut lines = text.lines().flat_map(|line| line.split(';'));
     while let Some(line) = lines.next() {
-        let mut statement = line.trim_start().to_owned();
+        // A statement may follow a condition.
+        let is_import = |text: &&str| text.starts_with("import ") || text.starts_with("from ");
+        let after = line.split_once(": ").map(|(_, after)| after.trim_start());
+        let mut statement = after
+            .filter(is_import)
+            .unwrap_or(line.trim_start())
+            .to_owned();
         let words = statement.split_whitespace().next();
         if !matches!(words, Some("import" | "from")) {
             continue;

@@ -43,14 +43,17 @@ pub struct Sources {
     files: BTreeMap<PathBuf, Result<NamedFile, String>>,
     /// Files of right outputs, by the path with braces in it.
     expected: BTreeMap<PathBuf, Result<FileReference, String>>,
-    /// Sources of kernels, by the main file and the folders of includes.
-    code: BTreeMap<(PathBuf, Vec<PathBuf>), Result<SourceClosure, String>>,
+    /// Sources of kernels.
+    code: BTreeMap<CodeKey, Result<SourceClosure, String>>,
     /// Sources in Python, by the main file and the folders of modules.
     python: BTreeMap<(PathBuf, Vec<PathBuf>), Result<PythonFiles, String>>,
     /// Modules in folders of the user, by name and folders; none where they are in none of them.
     modules: BTreeMap<(String, Vec<PathBuf>), Option<ReadFiles>>,
     pub(super) environment: BTreeMap<String, String>,
 }
+
+/// The main file of a source, the folders of includes, and options.
+type CodeKey = (PathBuf, Vec<PathBuf>, Vec<String>);
 
 /// The files of a source in Python, or why they can't be read.
 type ReadFiles = Result<PythonFiles, String>;
@@ -106,6 +109,10 @@ impl Sources {
             asked_by = Some(at);
             next = base;
         }
+        if sources.texts.0.len() > 1 {
+            // Keys of one table may stand in several texts.
+            sources.note_merged(&Overrides::new());
+        }
         Ok(sources)
     }
 
@@ -119,9 +126,12 @@ impl Sources {
     /// Reads the files and variables that the manifest refers to once it has settings from outside.
     /// Their relative paths are those of the current folder.
     pub fn read_for(&mut self, overrides: &Overrides) {
-        if overrides.iter().len() == 0 {
-            return;
+        if overrides.iter().len() > 0 {
+            self.note_merged(overrides);
         }
+    }
+
+    fn note_merged(&mut self, overrides: &Overrides) {
         // The mistakes of one that can't be read are reported when it is resolved.
         if let Some(root) = resolve::merged(self, overrides) {
             self.note_all(&root);
@@ -151,8 +161,10 @@ impl Sources {
         &self,
         main: &Path,
         folders: &[PathBuf],
+        backend: &Table,
     ) -> Option<&Result<SourceClosure, String>> {
-        self.code.get(&(main.to_owned(), folders.to_vec()))
+        let key = (main.to_owned(), folders.to_vec(), options(backend));
+        self.code.get(&key)
     }
 
     /// The source of a function in Python with the user's modules, if it was read.
@@ -294,9 +306,9 @@ impl Sources {
             let folders = folders.unwrap_or_default();
             for source in ["cuda", "c"].iter().filter_map(|key| backend.get(key)) {
                 if let Some(main) = self.expanded(&source.value) {
-                    let read = || SourceClosure::read(&main, &folders);
-                    let key = (main.clone(), folders.clone());
-                    self.code.entry(key).or_insert_with(read);
+                    let key = (main, folders.clone(), options(backend));
+                    let read = |key: &CodeKey| SourceClosure::read(&key.0, &key.1, &key.2);
+                    self.code.entry(key).or_insert_with_key(read);
                 }
             }
         }
@@ -518,6 +530,20 @@ fn read_file(path: &Path) -> Result<NamedFile, String> {
         digest,
         bytes: metadata.len(),
     })
+}
+
+/// The options of a backend's compiler, and its libraries as such.
+fn options(backend: &Table) -> Vec<String> {
+    let texts = |key: &str, before: &str| -> Vec<String> {
+        let node = backend.get(key).map(|entry| &entry.value.raw);
+        let items = match node {
+            Some(Raw::Array(items)) => items.as_slice(),
+            _ => &[],
+        };
+        let texts = items.iter().filter_map(Node::text);
+        texts.map(|text| format!("{before}{text}")).collect()
+    };
+    [texts("options", ""), texts("libs", "-l")].concat()
 }
 
 /// The tables below a key of the manifest, whatever their names.

@@ -20,13 +20,16 @@ const MEASURING: [&str; 2] = ["measure", "null"];
 /// Keys of the backends that a manifest declares.
 const BACKENDS: &str = "backend.";
 
+/// Keys of its workloads. Points of a changed one are others, as those of a changed backend are.
+const WORKLOADS: &str = "workload.";
+
 /// Whose results are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
     /// None.
     Nothing,
-    /// Those of runs from which this one differs in declared backends alone: their sources were
-    /// edited, and the points of other backends need no measurement.
+    /// Those of runs from which this one differs in declared backends and workloads alone: their
+    /// sources were edited, and the points of others need no measurement.
     Unedited,
     /// The right results of all earlier runs.
     All,
@@ -38,7 +41,7 @@ pub(super) type Results = HashMap<PointId, (RunId, Row)>;
 /// What earlier runs have of a run.
 #[derive(Default)]
 pub struct Earlier {
-    /// The newest run that differs in declared backends alone, and in which of their keys.
+    /// The newest run that differs in declared backends and workloads alone, and in which keys.
     pub edited: Option<(RunId, Vec<Change>)>,
     pub(super) results: Results,
 }
@@ -64,10 +67,10 @@ impl Earlier {
             started(other).total_cmp(&started(one))
         });
         for (run, changes) in runs {
-            let is_edited = !changes.is_empty()
-                && changes
-                    .iter()
-                    .all(|change| change.key.starts_with(BACKENDS));
+            let is_of_parts = |key: &str| key.starts_with(BACKENDS) || key.starts_with(WORKLOADS);
+            // Contents of a workload's files are in no key.
+            let is_edited = run.environment.identity.run != own.run
+                && changes.iter().all(|change| is_of_parts(&change.key));
             if is_edited || reuse == Reuse::All {
                 earlier.take(&run, is_edited, &changes, wanted);
             }
@@ -120,8 +123,8 @@ impl Earlier {
     /// nothing was edited.
     pub fn in_words(&self, points: usize) -> Option<String> {
         let (run, changes) = self.edited.as_ref()?;
-        let Change { key, .. } = changes.first()?;
-        let others = match changes.len() - 1 {
+        let key = changes.first().map_or("a file", |change| &change.key);
+        let others = match changes.len().saturating_sub(1) {
             0 => String::new(),
             count => format!(" and {count} more"),
         };

@@ -282,9 +282,10 @@ fn copies(cx: &mut Context<'_>, entry: &Entry) -> Option<(Keys, Vec<DeclaredFile
     });
     let path = cx.path(node, key)?;
     let path = cx.in_folder(node.at, &path);
-    let closure = cx.sources.code(&path, &folders)?.as_ref().ok()?;
+    let closure = cx.sources.code(&path, &folders, table)?.as_ref().ok()?;
     let (files, folders) = closure.by_path();
-    let below = |name: &str| format!("{COPIES}/{}/{name}", entry.key);
+    let folder = crate::files::short_name(&entry.key);
+    let below = |name: &str| format!("{COPIES}/{folder}/{name}");
     let text = |name: &str| print::value(&Value::from(below(name).as_str()));
     let main = files.first().map_or("", |file| &file.name);
     let mut keys = vec![(key, text(main))];
@@ -351,6 +352,7 @@ fn copies_of_file(
 /// The copies of a source that was read.
 fn copies_of(found: &PythonFiles, key: &'static str, folder: &str) -> (Keys, Vec<DeclaredFile>) {
     let files = python_files(found);
+    let folder = crate::files::short_name(folder);
     let below = |name: &str| format!("{COPIES}/{folder}/{name}");
     let name = files.first().map_or("", |file| &file.name);
     let keys = vec![

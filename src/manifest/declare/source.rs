@@ -9,7 +9,7 @@ use crate::manifest::includes::SourceClosure;
 use crate::manifest::section::{Context, Section};
 use crate::manifest::sources::NamedFile;
 use crate::manifest::text::At;
-use crate::manifest::tree::Node;
+use crate::manifest::tree::{Node, Table};
 use crate::manifest::variables;
 
 /// A source that was read.
@@ -45,7 +45,7 @@ pub(super) fn source(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<
     };
     let path = cx.path(node, key)?;
     let path = cx.in_folder(node.at, &path);
-    let closure = closure(cx, node, &path, &folders)?;
+    let closure = closure(cx, node, &path, &folders, section.table)?;
     if let Some(node) = section.take(cx, DIGESTS) {
         verify(cx, node, &closure.by_path().0)?;
     }
@@ -95,8 +95,9 @@ fn closure(
     node: &Node,
     path: &Path,
     folders: &[PathBuf],
+    backend: &Table,
 ) -> Option<SourceClosure> {
-    let closure = match cx.sources.code(path, folders) {
+    let closure = match cx.sources.code(path, folders, backend) {
         Some(Ok(closure)) => closure.clone(),
         Some(Err(reason)) => {
             let message = format!("can't use the source: {reason}");

@@ -40,90 +40,17 @@ fn a_run_keeps_its_modules_and_is_repeated_without_the_files() {
 }
 
 #[test]
-fn a_run_is_repeated_without_the_folder_of_its_modules() {
-    let place = Place::new(DOUBLING);
-    let missing = place.sweeper(&["check", "m.toml"]);
+fn folders_of_modules_must_be_there() {
+    let missing = Place::new(DOUBLING).sweeper(&["check", "m.toml"]);
     assert_eq!(code(&missing), 3, "{}", text(&missing));
-    if !has_package("numpy", "numpy") {
-        return;
-    }
-    fs::write(place.path("f.py"), "from doubling import twice\n").unwrap();
-    fs::create_dir(place.path("packages")).unwrap();
-    let module = "def twice(x):\n    return 2 * x\n";
-    fs::write(place.path("packages/doubling.py"), module).unwrap();
-    let ran = place.sweeper(&["run", "m.toml"]);
-    assert_eq!(code(&ran), 0, "{}", text(&ran));
-    fs::remove_dir_all(place.path("packages")).unwrap();
-    let again = place.sweeper(&["rerun", place.run_folder().to_str().unwrap()]);
-    assert_eq!(code(&again), 0, "{}", text(&again));
 }
 
+/// The file that is imported as a module is that of the module.
 #[test]
-fn an_edited_module_measures_its_backend_again_and_no_other() {
-    if !has_package("numpy", "numpy") {
-        return;
-    }
-    let folder = measured();
-    let first = folder.run_folder();
-    let path = folder.path("helper.py");
-    let edited = fs::read_to_string(&path).unwrap().replace("x * 2", "x + x");
-    fs::write(&path, edited).unwrap();
-    let ran = folder.sweeper(&["run", "adversaries.toml", ONLY]);
-    assert_eq!(code(&ran), 0, "{}", text(&ran));
-    let said = text(&ran);
-    assert!(said.contains(".digests.helper.py and"), "{said}");
-    let runs: Vec<_> = fs::read_dir(folder.path("results")).unwrap().collect();
-    assert_eq!(runs.len(), 2, "an edited file is another run");
-    let second = runs.into_iter().map(|run| run.unwrap().path());
-    let second = second.filter(|run| *run != first).collect::<Vec<_>>();
-    let records = fs::read_to_string(second[0].join("records.csv")).unwrap();
-    let taken = column(&records, "reused_from");
-    for (backend, from) in column(&records, "backend").iter().zip(&taken) {
-        assert_eq!(from.is_empty(), backend == "right", "{backend}: {said}");
-    }
-    let compared = folder.sweeper(&[
-        "compare",
-        first.to_str().unwrap(),
-        second[0].to_str().unwrap(),
-    ]);
-    let said = text(&compared);
-    assert!(said.contains("helper.py"), "{said}");
-}
-
-/// A module below `[python] path` is read with the manifest, as a file is.
-#[test]
-fn an_edited_module_below_the_path_is_measured_again() {
-    let in_package = DOUBLING
-        .replace("python   = \"f.py\"", "module   = \"pkg.inner\"")
-        .replace("arrays   = \"numpy\"\n", "");
-    let place = Place::new(&in_package);
-    fs::create_dir_all(place.path("packages/pkg")).unwrap();
-    let write = |name: &str, text: &str| fs::write(place.path(name), text).unwrap();
-    write("packages/pkg/__init__.py", "");
-    write("packages/pkg/factor.py", "FACTOR = 2\n");
-    let inner =
-        "import numpy\nfrom .factor import FACTOR\n\ndef twice(x):\n    return FACTOR * x\n";
-    write("packages/pkg/inner.py", inner);
-    if !has_package("numpy", "numpy") {
-        return;
-    }
-    let ran = place.sweeper(&["run", "m.toml"]);
-    assert_eq!(code(&ran), 0, "{}", text(&ran));
-    let run = place.run_folder();
-    let row = &rows(&place)["twice forward"];
-    assert_eq!((&*row["status"], &*row["unlisted_sources"]), ("ok", ""));
-    let again = place.sweeper(&["run", "m.toml"]);
-    assert!(text(&again).contains("nothing to do"), "{}", text(&again));
-    write("packages/pkg/factor.py", "FACTOR = 3\n");
-    let edited = place.sweeper(&["run", "m.toml"]);
-    assert!(text(&edited).contains("wrong"), "{}", text(&edited));
-    // The first run has copies of what it measured.
-    fs::remove_dir_all(place.path("packages")).unwrap();
-    let again = place.sweeper(&["rerun", run.to_str().unwrap()]);
-    assert_eq!(code(&again), 0, "{}", text(&again));
-
+fn a_file_and_its_module_are_one() {
     let file = "python   = \"packages/pkg/other.py\"\nmodule   = \"pkg.inner\"";
-    write("m.toml", &DOUBLING.replace("python   = \"f.py\"", file));
+    let place = Place::new(&DOUBLING.replace("python   = \"f.py\"", file));
+    fs::create_dir_all(place.path("packages")).unwrap();
     let refused = text(&place.sweeper(&["check", "m.toml"]));
     assert!(
         refused.contains("is not the file of `pkg.inner`"),
