@@ -32,7 +32,23 @@ pub enum Start {
     Warm,
 }
 
+/// The start where nothing tells a cold one from a warm one.
+pub const SEEN: &str = "seen";
+
 impl Start {
+    /// What these starts yield, each under its name, or once as [`SEEN`] if all yield the same.
+    pub fn each<T: PartialEq>(
+        starts: &[Start],
+        of: impl Fn(Start) -> Option<T>,
+    ) -> Vec<(&'static str, T)> {
+        let all: Vec<Option<T>> = starts.iter().map(|&start| of(start)).collect();
+        let is_same = all.windows(2).all(|pair| pair[0] == pair[1]);
+        let name = |start: &Start| if is_same { SEEN } else { start.name() };
+        let found = starts.iter().map(name).zip(all);
+        let found = found.filter_map(|(name, found)| Some((name, found?)));
+        found.take(if is_same { 1 } else { starts.len() }).collect()
+    }
+
     /// All starts.
     pub const ALL: [Start; 3] = [Start::Cold, Start::BaselineCached, Start::Warm];
 

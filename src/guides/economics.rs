@@ -75,13 +75,12 @@ fn against(rows: &[Row], baseline: &str, iterations: u32) -> Vec<Object> {
     let pairs = others.filter_map(|row| Some((bases.get(&alike(row))?, row, priced(row)?)));
     pairs
         .flat_map(|((base, base_price), row, price)| {
-            let found = Start::ALL.map(|start| {
-                let found = Comparison::new(base_price, &price, start, iterations)?;
+            let compared = |start| Comparison::new(base_price, &price, start, iterations);
+            let found = Start::each(&Start::ALL, compared).into_iter();
+            found.map(move |(start, found)| {
                 let is_same = is_same_program(program_of(base), program_of(row));
-                let found = found.of_same_program(is_same);
-                Some(object(base, row, start, &found))
-            });
-            found.into_iter().flatten()
+                object(base, row, start, &found.of_same_program(is_same))
+            })
         })
         .collect()
 }
@@ -120,7 +119,7 @@ fn priced(row: &Row) -> Option<Priced> {
     Priced::new(&row.compile, starting, cold, steady, found.checked)
 }
 
-fn object(base: &Row, row: &Row, start: Start, found: &Comparison) -> Object {
+fn object(base: &Row, row: &Row, start: &'static str, found: &Comparison) -> Object {
     // One program is neither faster nor slower than itself.
     let judged = |number: f64| (!found.is_same_program).then_some(number);
     let speedups = [found.steady_speedup(), found.total_speedup()].map(LogInterval::numbers);
@@ -135,7 +134,7 @@ fn object(base: &Row, row: &Row, start: Start, found: &Comparison) -> Object {
         l2: row.l2.clone(),
         threads: row.threads,
         device_name: row.device_name.clone(),
-        start: start.name(),
+        start,
         iterations: found.iterations,
         warmup_iterations: found.other.first,
         no_compile: side(base, &found.baseline, found.iterations),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cell, Request, Table, Unit};
 use crate::economics::{
-    BreakEven, Comparison, Crossing, Kernels, Loop, Priced, Start, is_same_program,
+    BreakEven, Comparison, Crossing, Kernels, Loop, Priced, SEEN, Start, is_same_program,
 };
 use crate::report::frame::{Frame, MACHINE};
 use crate::report::loops::{Problem, baselines_of, problems};
@@ -58,19 +58,17 @@ pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
         ]);
     let mut iterations = BTreeSet::new();
     for Problem { baseline, others } in &problems {
-        for (start, cells) in of_baseline(&baseline.price, request.iterations) {
+        for (start, held) in of_baseline(&baseline.price) {
+            let iterations = request.iterations.max(held.first);
             let mut line = names.cells(frame, baseline.row, None, start);
-            line.extend(cells);
+            line.extend(loop_cells(&held, iterations.into()));
             line.resize(table.columns.len(), Cell::Empty);
             table.rows.push(line);
         }
-        for (other, start) in others
-            .iter()
-            .flat_map(|other| Start::ALL.map(|start| (other, start)))
-        {
-            if let Some(found) =
-                Comparison::new(&baseline.price, &other.price, start, request.iterations)
-            {
+        for other in others {
+            let compared =
+                |start| Comparison::new(&baseline.price, &other.price, start, request.iterations);
+            for (start, found) in Start::each(&Start::ALL, compared) {
                 let programs = [baseline.row, other.row].map(|row| program_of(frame, row));
                 let found = found.of_same_program(is_same_program(programs[0], programs[1]));
                 iterations.insert(found.iterations);
@@ -90,17 +88,14 @@ pub(super) fn economics(request: &Request<'_>) -> Option<Table> {
 }
 
 /// The costs of the baseline's own loops.
-fn of_baseline(price: &Priced, iterations: u32) -> Vec<(Start, [Cell; 3])> {
-    let first = price.starting.iterations;
-    let kernels = [
-        (Start::Cold, Kernels::Compiled),
-        (Start::Warm, Kernels::Cached),
-    ];
-    let loops = kernels.into_iter().filter_map(|(start, kernels)| {
-        let held = price.begin(kernels, first)?;
-        Some((start, loop_cells(&held, iterations.max(first).into())))
-    });
-    loops.collect()
+fn of_baseline(price: &Priced) -> Vec<(&'static str, Loop)> {
+    Start::each(&[Start::Cold, Start::Warm], |start| {
+        let kernels = match start {
+            Start::Cold => Kernels::Compiled,
+            Start::BaselineCached | Start::Warm => Kernels::Cached,
+        };
+        price.begin(kernels, price.starting.iterations)
+    })
 }
 
 /// The values that tell problems apart: a column for each word and condition, one for parameters.
@@ -160,7 +155,7 @@ impl<'f> Names<'f> {
         frame: &Frame<'_>,
         row: usize,
         baseline: Option<usize>,
-        start: Start,
+        start: &str,
     ) -> Vec<Cell> {
         let words = self.words.iter();
         let mut line: Vec<Cell> = words
@@ -184,7 +179,7 @@ impl<'f> Names<'f> {
             line.push(baseline.map_or(Cell::Empty, name));
         }
         let backend = &frame.entries[row].backend;
-        line.extend([Cell::word(backend), Cell::word(start.name())]);
+        line.extend([Cell::word(backend), Cell::word(start)]);
         line
     }
 }
@@ -273,4 +268,10 @@ fn notes(table: &mut Table, baseline: &str, iterations: &BTreeSet<u64>) {
          break_even on"
             .to_owned(),
     ]);
+    let seen = Cell::word(SEEN);
+    if table.rows.iter().any(|line| line.contains(&seen)) {
+        let note = "start: `seen`, as the run started them: nothing tells a cold start from a warm one; what \
+                    libraries of functions in Python compile is measured by `measure.fresh_starts`";
+        table.notes.push(note.to_owned());
+    }
 }
