@@ -44,7 +44,7 @@ pub fn in_comment(text: &str) -> String {
 
 /// Characters that are not seen, or that change how others are seen: controls, line separators,
 /// and marks of the direction of text.
-fn is_hidden(c: char) -> bool {
+pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')

@@ -89,10 +89,8 @@ pub(super) fn of_configuration(point: &BlockPoint, outcome: Outcome) -> Outcome 
 /// The outcome of a point whose results are not right.
 pub(super) fn wrong(reason: String, measurement: Measurement) -> Outcome {
     Outcome {
-        status: Status::Wrong,
-        reason: Some(reason),
-        cause: None,
         measurement: Some(Box::new(measurement)),
+        ..Outcome::without_measurement(Status::Wrong, reason)
     }
 }
 

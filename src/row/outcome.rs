@@ -10,6 +10,7 @@ use sweeper_program::{Role, Totals};
 use crate::hardware::DeviceMemory;
 use crate::hardware::clocks::ClockSummary;
 use crate::stats::Summary;
+use crate::toml_text::is_hidden;
 
 use crate::row::hot_path::HotPath;
 pub use crate::row::metric::MetricValues;
@@ -372,12 +373,27 @@ pub(super) fn own_prepare_ns(prepare_ns: Option<u64>, import_ns: Option<u64>) ->
     Some(prepare_ns?.saturating_sub(import_ns.unwrap_or(0)))
 }
 
+/// A longer reason is cut: each of its rows has it.
+const MOST_REASON_BYTES: usize = 8192;
+
+/// A reason without characters that would steer a terminal, and of some length at most: messages of
+/// programs and functions stand in it.
+fn bounded(mut reason: String) -> String {
+    let length = reason.len();
+    reason.truncate(reason.floor_char_boundary(MOST_REASON_BYTES));
+    if reason.len() < length {
+        reason += &format!("... and {} bytes more", length - reason.len());
+    }
+    reason.retain(|letter| !is_hidden(letter) || matches!(letter, '\n' | '\t'));
+    reason
+}
+
 impl Outcome {
     /// A failure, or a point that was left out.
     pub fn without_measurement(status: Status, reason: impl Into<String>) -> Self {
         Outcome {
             status,
-            reason: Some(reason.into()),
+            reason: Some(bounded(reason.into())),
             cause: None,
             measurement: None,
         }

@@ -209,6 +209,7 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
             "missing 1 required positional argument: 'y'",
         ),
         ("hangs", "timeout", "no answer within 3s"),
+        ("shouts", "error", "ValueError: [2JAAAAAAAA"),
         ("exits", "error", "it ended the interpreter with code 3"),
         ("leaves", "error", "it ended the interpreter: exit(done)"),
         ("dies", "crashed", "signal 11 (segmentation fault)"),
@@ -243,6 +244,12 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
         assert!(why.contains(reason), "{backend}: {why}");
     }
     assert_eq!(rows.len(), expected.len());
+    let said = text(&ran);
+    assert!(
+        said.len() < 100_000 && !said.contains(['\u{1b}', '\u{202e}']),
+        "{}",
+        said.len()
+    );
     let slept: f64 = rows["sleeps forward"]["median_ns"].parse().unwrap();
     assert!(slept > 2e6, "{slept} ns for a sleep of 2 ms");
 }

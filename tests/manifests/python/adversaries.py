@@ -161,3 +161,7 @@ def dies_beside_another(x):
     if os.fork() == 0:
         time.sleep(1000)
     ctypes.string_at(0)
+
+
+def shouts(x):
+    raise ValueError("\x1b[2J\u202e" + "A" * 20_000_000)
