@@ -3,12 +3,14 @@
 //! Architecture invariant: a plan is a pure function of manifest and device. The cache's content is
 //! no part of it; callers add that.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
-use sweeper_program::{CanonicalShape, KernelSource, Phase, Problem, Refusal, Target};
+use sweeper_program::{
+    Arg, BufferId, CanonicalShape, KernelSource, Phase, Problem, Program, Refusal, Step, Target,
+};
 
 use crate::grid::{Grid, Point};
 use crate::hardware::DeviceKind;
@@ -364,7 +366,11 @@ fn plan_block(
         let backend = grid.backend(point).name;
         let implementation = grid.implementation(point);
         let facts = match &made {
-            Ok(problem) => Facts::of(problem.as_ref(), point, backend, shape, device, kernels),
+            Ok(problem) => {
+                let program = problem.program(backend, point.phase, shape, &device.target);
+                let program = program.and_then(|program| as_loop(program, modes[0]));
+                program.map(|it| Facts::of(&it, problem.as_ref(), point, device, kernels))
+            }
             Err(reason) => Err(Refusal::Undefined(reason.clone())),
         };
         let (facts, refusal) = match facts {
@@ -416,16 +422,44 @@ struct Facts {
     guess_ns: f64,
 }
 
+/// The program, unless it is to be a loop and an iteration changes what is prepared before it: only
+/// the first one would compute what it should.
+fn as_loop(program: Program, mode: Mode) -> Result<Program, Refusal> {
+    let [prepared, changed] = [&program.prologue, &program.steps].map(|steps| written(steps));
+    if mode.iterations().is_none() || prepared.is_disjoint(&changed) {
+        return Ok(program);
+    }
+    Err(Refusal::Undefined(
+        "iterations of a loop would begin from what the first one leaves of the values that are prepared \
+         before it: take the phase `both`"
+            .to_owned(),
+    ))
+}
+
+/// The buffers that steps write.
+fn written(steps: &[Step]) -> BTreeSet<BufferId> {
+    let of_step = |step: &Step| match step {
+        Step::Launch { args, .. } => {
+            let written = args.iter().filter_map(|arg| match arg {
+                Arg::Write(view) => Some(view.buffer),
+                _ => None,
+            });
+            written.collect()
+        }
+        Step::Copy { to: view, .. } | Step::Fill { view, .. } => BTreeSet::from([view.buffer]),
+        Step::Repeat { body, .. } => written(body),
+    };
+    steps.iter().flat_map(of_step).collect()
+}
+
 impl Facts {
     fn of(
+        program: &Program,
         problem: &dyn Problem,
         point: Point,
-        backend: &str,
-        shape: &CanonicalShape,
         device: &PlanDevice,
         kernels: &Mutex<Kernels>,
-    ) -> Result<Self, Refusal> {
-        let program = problem.program(backend, point.phase, shape, &device.target)?;
+    ) -> Self {
         let totals = program.totals();
         let flops = problem.work(point.phase).flops;
         let sources = program.sources();
@@ -434,12 +468,12 @@ impl Facts {
             let mut kernels = kernels.lock().unwrap_or_else(PoisonError::into_inner);
             numbers.extend(sources.into_iter().map(|source| kernels.intern(source)));
         }
-        Ok(Facts {
+        Facts {
             kernels: numbers,
             memory_bytes: program.memory_bytes(),
             launches: totals.launches,
             guess_ns: cost::iteration_ns(device.kind, &totals, flops),
-        })
+        }
     }
 }
 
