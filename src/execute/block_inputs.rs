@@ -152,7 +152,11 @@ fn with_inputs(block: &Block, problem: Box<dyn Problem>) -> Result<ProblemInstan
     let key = InputKey(block.problem);
     let mut input_digest = None;
     let inputs = match &block.inputs {
-        Some(file) => tensors::read_inputs(file, problem.as_ref()).map_err(unread)?,
+        Some(file) => {
+            let is_built_in = registry::workload(&block.workload).is_some();
+            let only_forward = is_built_in && covering_phase(block) == Phase::Forward;
+            tensors::read_inputs(file, problem.as_ref(), only_forward).map_err(unread)?
+        }
         None => match InputMaker::new(block).make(block, problem.as_ref(), &key) {
             Some(made) => {
                 let made = made.map_err(failed)?;

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use safetensors::tensor::SafeTensors;
 use sha2::{Digest, Sha256};
 use sweeper_program::check::as_f64;
+use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Phase, Problem, Tensor, Tensors};
 
 use crate::device::outputs::Outputs;
@@ -76,13 +77,18 @@ pub enum InputError {
     Unfit(String),
 }
 
-/// Reads a problem's inputs and checks their names, types and shapes.
+/// Reads a problem's inputs and checks their names, types and shapes. Gradients by results may be
+/// missing where only a forward pass is measured, which reads none.
 ///
 /// # Errors
 /// An [`InputError`].
-pub fn read_inputs(file: &InputFile, problem: &dyn Problem) -> Result<Tensors, InputError> {
+pub fn read_inputs(
+    file: &InputFile,
+    problem: &dyn Problem,
+    only_forward: bool,
+) -> Result<Tensors, InputError> {
     let bytes = unchanged("inputs", &file.path, &file.digest)?;
-    inputs_of(&file.path, &bytes, problem).map_err(InputError::Unfit)
+    inputs_of(&file.path, &bytes, problem, only_forward).map_err(InputError::Unfit)
 }
 
 /// Reads a problem's right outputs, in f64. Names, types and shapes were checked with the manifest.
@@ -128,7 +134,15 @@ fn unchanged(what: &'static str, path: &Path, digest: &[u8]) -> Result<Vec<u8>, 
 }
 
 /// A problem's inputs in the bytes of a file.
-fn inputs_of(path: &Path, bytes: &[u8], problem: &dyn Problem) -> Result<Tensors, String> {
+fn inputs_of(
+    path: &Path,
+    bytes: &[u8],
+    problem: &dyn Problem,
+    only_forward: bool,
+) -> Result<Tensors, String> {
+    let is_unread = |spec: &TensorSpec| only_forward && spec.name.starts_with("grad_");
+    let zeros =
+        |spec: &TensorSpec| Tensor::f32(spec.shape.clone(), vec![0.0; spec.shape.iter().product()]);
     let at = |reason: String| format!("inputs {}: {reason}", path.display());
     let file = SafeTensors::deserialize(bytes)
         .map_err(|error| at(format!("not a safetensors file: {error}")))?;
@@ -136,7 +150,8 @@ fn inputs_of(path: &Path, bytes: &[u8], problem: &dyn Problem) -> Result<Tensors
     let mut missing = Vec::new();
     for spec in problem.inputs() {
         let Ok(view) = file.tensor(&spec.name) else {
-            match problem.absent_input(&spec) {
+            let unread = is_unread(&spec).then(|| zeros(&spec));
+            match problem.absent_input(&spec).or(unread) {
                 Some(tensor) => _ = inputs.insert(spec.name, tensor),
                 None => missing.push(spec.name),
             }
@@ -237,11 +252,25 @@ mod tests {
         write(&path, &first).unwrap();
         let digest = Sha256::digest(fs::read(&path).unwrap()).into();
         let file = InputFile { path, digest };
-        assert_eq!(read_inputs(&file, problem.as_ref()).unwrap(), first);
+        assert_eq!(read_inputs(&file, problem.as_ref(), false).unwrap(), first);
         write(&file.path, &second).unwrap();
-        let error = read_inputs(&file, problem.as_ref()).unwrap_err();
+        let error = read_inputs(&file, problem.as_ref(), false).unwrap_err();
         assert!(matches!(error, InputError::Unreadable { .. }), "{error}");
         assert!(error.to_string().contains("has changed"), "{error}");
+    }
+
+    #[test]
+    fn a_forward_pass_needs_no_gradients() {
+        let sizes = ["batch", "sequence", "dimension"].map(|name| (name, 3));
+        let workload = registry::workload("softmax").unwrap();
+        let problem = workload.problem(&sizes.into_iter().collect(), Dtype::F32);
+        let problem = problem.unwrap();
+        let mut inputs = problem.generate(&InputKey([1; 32]));
+        inputs.remove("grad_out").unwrap();
+        let bytes = to_file(&inputs).unwrap();
+        let read = |only_forward| inputs_of(Path::new("x"), &bytes, problem.as_ref(), only_forward);
+        assert_eq!(read(true).unwrap()["x"], inputs["x"]);
+        assert!(read(false).unwrap_err().contains("`grad_out`"));
     }
 
     const MODEL: &str = "inputs weights.safetensors: ";
@@ -265,7 +294,12 @@ mod tests {
     /// The inputs of the model in a file of `tensors`.
     fn read_model(tensors: &Tensors) -> Result<Tensors, String> {
         let bytes = to_file(tensors).unwrap();
-        inputs_of(Path::new("weights.safetensors"), &bytes, model().as_ref())
+        inputs_of(
+            Path::new("weights.safetensors"),
+            &bytes,
+            model().as_ref(),
+            false,
+        )
     }
 
     /// Weights and tokens without the optimizer's state, as other programs save them.
