@@ -178,6 +178,13 @@ fn exit_of(ended: &Ended, request: &Request) -> Exit {
         () if ended.stopped => Exit::Stopped,
         // Of tuned backends no configuration can be launched.
         () if has(Status::LaunchError) && !has(Status::Ok) => Exit::Failures,
+        // What others measure, another shard may.
+        () if failures.is_empty() && has(Status::Unavailable) && !has(Status::Ok) => {
+            match request.part {
+                Part::Whole => Exit::Impossible,
+                Part::Shard(_) => Exit::Fine,
+            }
+        }
         () if failures.is_empty() => Exit::Fine,
         () if request.require_cached && failures.contains_key(&Status::Unavailable) => {
             Exit::Impossible

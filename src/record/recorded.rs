@@ -72,14 +72,18 @@ impl Recorded {
         }
     }
 
-    /// Points of its plan, where the plan can be read.
+    /// Points of its plan, and those that its manifest leaves out: each has a row in the end. None
+    /// where the plan can't be read.
     pub fn planned_points(&self) -> Option<usize> {
+        use serde::de::IgnoredAny;
         #[derive(serde::Deserialize)]
         struct Points {
-            points: Vec<serde::de::IgnoredAny>,
+            points: Vec<IgnoredAny>,
+            #[serde(default)]
+            skips: Vec<IgnoredAny>,
         }
         let plan: Points = self.plan()?;
-        Some(plan.points.len())
+        Some(plan.points.len() + plan.skips.len())
     }
 
     /// The place of each point in its plan, where the plan can be read. The journal has rows as
