@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::names::Names;
-use crate::toml_text::{in_comment, string};
+use crate::toml_text::{self, in_comment, string};
 
 /// A file that was read.
 #[derive(Clone, Debug)]
@@ -175,6 +175,7 @@ fn write_problem(
     );
     let params = examined.params.iter();
     let params = params
+        .map(|(name, value)| (toml_text::key(name), value))
         .map(|(name, value)| format!("{name} = {{ int = [1, 2147483647], default = {value} }}"));
     let params: Vec<String> = params.collect();
     if !params.is_empty() {
@@ -210,7 +211,7 @@ fn write_problem(
     write_backends(out, &name, candidates, is_alone, names);
     let _ = write!(out, "\n[case.{name}]\nworkload = \"{name}\"\n");
     let values = examined.params.iter();
-    let values = values.map(|(name, value)| format!("{name} = {value}"));
+    let values = values.map(|(name, value)| format!("{} = {value}", toml_text::key(name)));
     let values: Vec<String> = values.collect();
     if !values.is_empty() {
         let _ = write!(out, "grid = {{ {} }}", values.join(", "));
@@ -263,7 +264,8 @@ fn write_tensor(out: &mut String, key: &str, tensor: &ExaminedTensor, fill: Opti
         parts.insert(0, format!("dtype = {}", string(&tensor.dtype)));
     }
     parts.extend(fill.map(|fill| format!("fill = {}", toml(fill))));
-    let _ = writeln!(out, "{key}.{} = {{ {} }}", tensor.name, parts.join(", "));
+    let name = toml_text::key(&tensor.name);
+    let _ = writeln!(out, "{key}.{name} = {{ {} }}", parts.join(", "));
 }
 
 /// A fill as TOML.
@@ -271,7 +273,8 @@ fn toml(value: &Json) -> String {
     match value {
         Json::Object(entries) => {
             let entries = entries.iter();
-            let entries = entries.map(|(key, value)| format!("{key} = {}", toml(value)));
+            let name = toml_text::key;
+            let entries = entries.map(|(key, value)| format!("{} = {}", name(key), toml(value)));
             format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
         }
         Json::Array(items) => {
@@ -279,6 +282,8 @@ fn toml(value: &Json) -> String {
             format!("[{}]", items.collect::<Vec<_>>().join(", "))
         }
         Json::String(text) => string(text),
+        Json::Null => string("null"),
+        Json::Number(number) if !number.is_i64() => format!("{:?}", number.as_f64().unwrap_or(0.0)),
         other => other.to_string(),
     }
 }

@@ -16,7 +16,10 @@ use sweeper::compare::{Settings, compare};
 use sweeper::declared::declaration::DeclaredLanguage;
 use sweeper::declared::signature::signatures;
 use sweeper::interchange::flashinfer::{TraceFile, import};
+use sweeper::interchange::kernelbench::{self, BenchFile, FileKind};
 use sweeper::interchange::{python, t1, t4};
+use sweeper::manifest::diagnostics::Code;
+use sweeper::manifest::python_files::{PythonFiles, assigns};
 use sweeper::manifest::{Manifest, Overrides, Sources, registry};
 use sweeper::record::contents::Contents;
 use sweeper::report::source::open;
@@ -174,10 +177,19 @@ fn manifests() {
     };
     let all = [files("manifests", "toml"), files("tests/manifests", "toml")].concat();
     try_all("manifest", &all, |bytes| {
-        if let Ok(manifest) = resolve(&text(bytes)) {
-            // What is written of it means the same.
-            let again = resolve(&manifest.resolved_toml());
-            assert!(again.is_ok_and(|again| again.hash() == manifest.hash()));
+        match resolve(&text(bytes)) {
+            Ok(manifest) => {
+                // What is written of it means the same.
+                let again = resolve(&manifest.resolved_toml());
+                assert!(again.is_ok_and(|again| again.hash() == manifest.hash()));
+            }
+            Err(errors) => {
+                // What is missing altogether has no place.
+                let is_missing = |code| [Code::Empty, Code::MissingKey].contains(&code);
+                let mut errors = errors.iter();
+                let lost = errors.find(|error| error.place.is_none() && !is_missing(error.code));
+                assert_eq!(lost, None);
+            }
         }
     });
 }
@@ -224,7 +236,11 @@ fn results() {
 #[test]
 fn spaces_of_tuners() {
     let t1_files = files("tests/cases", "json");
-    try_all("t1", &t1_files, |bytes| _ = t1::manifest(&text(bytes), "."));
+    try_all("t1", &t1_files, |bytes| {
+        if let Ok(manifest) = t1::manifest(&text(bytes), ".") {
+            assert!(manifest.parse::<toml::Table>().is_ok(), "{manifest}");
+        }
+    });
     let t4_files = [br#"{"schema_version": "1.0.0", "metadata": {"timeunit": "milliseconds"}, "results": [
         {"configuration": {"block_size_x": 32, "word": "a"}, "times": {"runtimes": [1.5, 2.5]},
          "invalidity": "correct", "correctness": 1,
@@ -245,12 +261,42 @@ fn problems_of_others() {
     try_all("trace", &traces, |bytes| {
         let mut all = whole.clone();
         all.push(trace(bytes));
-        let _ = import(None, &all, ".", &|_, _| Err("not here".to_owned()));
+        if let Ok(found) = import(None, &all, ".", &|_, _| Err("not here".to_owned())) {
+            let manifest = found.manifest;
+            assert!(manifest.parse::<toml::Table>().is_ok(), "{manifest}");
+        }
     });
+    problems_of_kernelbench();
     let expressions =
         [b"[2 * n, (3 ** 4) // 7, min(1, x), 'a' + 'b'] if n > 2 else range(8)".to_vec()];
     try_all("python", &expressions, |bytes| {
         _ = python::evaluate(&text(bytes), &python::Names::new());
+    });
+}
+
+/// Sources, and what an interpreter says of them.
+fn problems_of_kernelbench() {
+    let place = Place::new("");
+    let path = place.path("x.py");
+    let sources = [files("tests/manifests", "py"), files("tests/cases", "py")].concat();
+    try_all("kernelbench", &sources, |bytes| {
+        fs::write(&path, bytes).unwrap();
+        let _ = PythonFiles::read(&path, &[]);
+        let _ = (FileKind::of(&text(bytes)), assigns(&text(bytes), "n"));
+    });
+    let found = br#"{"params": [["n", 4]], "args": [null, 2.5, "a"], "inputs": [{"name": "x", "dtype": "f32",
+        "shape": ["n", "2 * n"], "fill": "{ uniform = [0.0, 1.0] }"}], "outputs": [{"name": "out", "dtype": "f32",
+        "shape": ["n"]}], "random": true, "bytes": 4096}"#;
+    try_all("examined", &[found.to_vec()], |bytes| {
+        let file = BenchFile {
+            path: text(bytes),
+            stem: text(bytes),
+            kind: FileKind::Problem,
+        };
+        let found = serde_json::from_slice(bytes).map_err(|error| error.to_string());
+        if let Ok(manifest) = kernelbench::manifest(None, &[(file.clone(), found)], &[file]) {
+            assert!(manifest.parse::<toml::Table>().is_ok(), "{manifest}");
+        }
     });
 }
 

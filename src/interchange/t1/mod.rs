@@ -462,10 +462,14 @@ fn references(kernel: &Specification) -> String {
 
 /// `options`: what NVRTC takes, without the standard, which every kernel has.
 fn options(out: &mut String, options: &[String]) {
-    let kept = options.iter().filter(|option| !option.contains("std="));
-    let kept: Vec<String> = kept
-        .map(|option| string(&format!("--{}", option.trim_start_matches('-'))))
-        .collect();
+    let words = options.iter().flat_map(|option| option.split_whitespace());
+    let kept = words.filter(|option| !option.contains("std="));
+    let whole = |option: &str| match option.trim_start_matches('-') {
+        // Of one letter, with its value behind it.
+        name if name.starts_with(['D', 'I', 'U']) => format!("-{name}"),
+        name => format!("--{name}"),
+    };
+    let kept: Vec<String> = kept.map(|option| string(&whole(option))).collect();
     if !kept.is_empty() {
         let _ = writeln!(out, "options  = [{}]", kept.join(", "));
     }
@@ -490,7 +494,7 @@ mod tests {
             ]
         },
         "KernelSpecification": {
-            "Language": "CUDA", "CompilerOptions": ["-std=c++11", "-use_fast_math"],
+            "Language": "CUDA", "CompilerOptions": ["", "-std=c++11 -DN=2", "-use_fast_math"],
             "KernelName": "points", "KernelFile": "points.cu", "GlobalSizeType": "OpenCL",
             "LocalSize": { "X": "block_size_x", "Y": "1", "Z": "1" },
             "GlobalSize": { "X": "(2000 // block_size_x)+1", "Y": "1", "Z": "1" },
@@ -531,7 +535,7 @@ require  = [
 ]
 tune.block_size_x = [64, 32, 96, 128]
 tune.tile = [1, 2, 4]
-options  = ["--use_fast_math"]
+options  = ["-DN=2", "--use_fast_math"]
 
 [case.points]
 workload = "points"
