@@ -1,6 +1,7 @@
 //! Files and variables that sources name beside their modules and includes: in quotes, or in
 //! options of a compiler. Results depend on them, so that they stand among the sources.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,12 @@ const MOST_BYTES: usize = 400;
 /// A larger file is not copied to a run.
 const MOST_COPIED_BYTES: u64 = 64 << 10;
 
+/// Of a larger file the size and the times are digested.
+const MOST_READ_BYTES: u64 = 1 << 30;
+
+/// Texts of strangers may name any number of files.
+const MOST_NAMES: usize = 1000;
+
 /// A file or a variable.
 pub(super) struct Named {
     /// Its name beside a source, which is that of the file only if the text is.
@@ -42,6 +49,7 @@ pub(super) struct Named {
 /// folder.
 pub(super) fn in_text(text: &str, own: &Path, source: &Path) -> Vec<Named> {
     let mut found: Vec<Named> = Vec::new();
+    let mut words = BTreeSet::new();
     for line in text.lines() {
         for quote in ['"', '\''] {
             let quotes: Vec<usize> = line.match_indices(quote).map(|(at, _)| at).collect();
@@ -49,6 +57,9 @@ pub(super) fn in_text(text: &str, own: &Path, source: &Path) -> Vec<Named> {
                 let before = line[..pair[0]].trim_end();
                 let (word, after) = (&line[pair[0] + 1..pair[1]], &line[pair[1] + 1..]);
                 let word = word.trim_end_matches('\\');
+                if found.len() > MOST_NAMES || !words.insert(word) {
+                    continue;
+                }
                 let is_variable = GETTERS.iter().any(|getter| before.ends_with(getter));
                 found.extend(match is_variable {
                     true => variable(word),
@@ -97,7 +108,11 @@ fn is_there(path: &Path) -> bool {
 
 /// The digest of a file that is known by this path.
 pub(super) fn of_file(word: &str, path: PathBuf) -> Option<Named> {
-    let text = files::digest(&path).ok()?.hex();
+    let metadata = path.metadata().ok()?;
+    let text = match metadata.len() > MOST_READ_BYTES {
+        true => hex::encode(Sha256::digest(files::stamp(&metadata))),
+        false => files::digest(&path).ok()?.hex(),
+    };
     let parts = word.split('/').filter(|part| !["", "."].contains(part));
     let parts = parts.map(|part| if part == ".." { "up" } else { part });
     let name = parts.collect::<Vec<_>>().join("/") + ".sha256";

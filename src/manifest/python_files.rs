@@ -156,6 +156,13 @@ impl PythonFiles {
         Ok(())
     }
 
+    /// The modules alone, as functions get them that nobody trusts: a text of theirs may name any
+    /// file.
+    pub fn without_named(mut self) -> Self {
+        self.files.retain(|file| file.module != file.name);
+        self
+    }
+
     /// The library whose arrays its functions probably take.
     pub fn array_library(&self) -> ArrayLibrary {
         library_of(self.imports.iter().map(String::as_str))

@@ -196,7 +196,12 @@ fn candidate(
     };
     declaration.entry = CLASSES[1].to_owned();
     declaration.model = declaration.model.map(|held| ModelDeclaration {
-        problem: files.into_iter().map(at_home).collect(),
+        // Modules alone: those of a candidate that nobody trusts read them.
+        problem: files
+            .into_iter()
+            .filter(|file| file.module != file.name)
+            .map(at_home)
+            .collect(),
         ..held
     });
     Some(declaration)

@@ -17,7 +17,7 @@ use crate::expression::Scope;
 use crate::manifest::diagnostics::Code;
 use crate::manifest::python_files::{PythonFiles, library_of, places_of_module};
 use crate::manifest::section::{Context, Section, Spanned};
-use crate::manifest::tree::Node;
+use crate::manifest::tree::{Node, Raw};
 
 /// The interpreter where none is said.
 const INTERPRETER: &str = "python3";
@@ -203,6 +203,15 @@ pub(super) fn on_host(
     }
 }
 
+/// What the function of a table is sent of its source.
+fn sent(section: &Section<'_>, found: PythonFiles) -> PythonFiles {
+    let trust = section.table.get("trust").map(|entry| &entry.value.raw);
+    match trust {
+        Some(Raw::Bool(false)) => found.without_named(),
+        _ => found,
+    }
+}
+
 /// The files of the source that `node` names, which are those of the run if this is a run's.
 pub(super) fn verified(
     cx: &mut Context<'_>,
@@ -215,7 +224,7 @@ pub(super) fn verified(
     if let Some(node) = section.take(cx, DIGESTS) {
         super::source::verify(cx, node, &super::render::python_files(&found))?;
     }
-    Some(found)
+    Some(sent(section, found))
 }
 
 /// Reports keys that do not fit together.
@@ -407,7 +416,7 @@ fn module_of_user(
     if let Some(node) = section.take(cx, DIGESTS) {
         super::source::verify(cx, node, &super::render::python_files(&found))?;
     }
-    Some(Ok(found))
+    Some(Ok(sent(section, found)))
 }
 
 pub(super) fn text_of(path: &Path) -> String {

@@ -107,3 +107,26 @@ fn tables_and_tensors_come_with_their_digest() {
     let manifest = resolve(&path, &Overrides::new()).unwrap();
     assert_ne!(Grid::new(&manifest).problem_id(0), before);
 }
+
+/// Texts may name files whose contents are part of the identity; nobody sends them to strangers.
+#[test]
+fn what_texts_name_is_kept_from_functions_that_nobody_trusts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.toml");
+    let text = "schema = 1\n[workload.w]\nparams = { n = { int = [1, 9] } }\n\
+        inputs.x = { dtype = \"f32\", shape = [\"n\"] }\noutputs.y = { dtype = \"f32\", shape = [\"n\"] }\n\
+        check = { reference = { expr = \"x\" } }\n[backend.b]\nworkload = \"w\"\npython = \"f.py\"\n\
+        entry = \"f\"\narrays = \"numpy\"\nargs = [\"x\"]\nreturns = [\"y\"]\nTRUST\n\
+        [case.w]\nworkload = \"w\"\ngrid = { n = 3 }\n";
+    let named = "open('secret.txt').read()\ndef f(x): return x\n";
+    fs::write(folder.path().join("f.py"), named).unwrap();
+    fs::write(folder.path().join("secret.txt"), "the secret").unwrap();
+    for (trust, is_sent) in [("", true), ("trust = false", false)] {
+        fs::write(&path, text.replace("TRUST", trust)).unwrap();
+        let manifest =
+            resolve(&path, &Overrides::new()).unwrap_or_else(|errors| panic!("{errors}"));
+        let declared: String = manifest.declared().map(|it| it.json().to_owned()).collect();
+        assert!(declared.contains("def f(x)"), "{declared}");
+        assert_eq!(declared.contains("the secret"), is_sent, "{declared}");
+    }
+}
