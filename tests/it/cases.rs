@@ -7,7 +7,7 @@ use crate::place::{Place, code, column, text};
 use crate::support::{has_package, nvrtc, python};
 
 /// A copy of a case, with the interpreter of the tests.
-fn case(name: &str) -> Place {
+pub(super) fn case(name: &str) -> Place {
     let place = Place::new("");
     copy(&Path::new("tests/cases").join(name), &place.path(""));
     let manifest = place.path("m.toml");
@@ -73,6 +73,17 @@ fn imports_are_whole_and_check() {
         let check = format!("check {file}.toml");
         says(&place, &check, 0, &format!("twice: {points} points"));
     }
+    let place = case("t4-slow");
+    let rows = fs::read_to_string(place.path("row.json")).unwrap();
+    let rows: Vec<String> = (0..10_000)
+        .map(|at| rows.replace("AT", &at.to_string()))
+        .collect();
+    let t4 = format!(
+        "{{\"metadata\": {{\"timeunit\": \"milliseconds\"}}, \"results\": [{}]}}",
+        rows.join(",")
+    );
+    fs::write(place.path("t4.json"), t4).unwrap();
+    says(&place, "import t4 t4.json -o out", 0, "10000 rows");
     // A folder with a link to itself ends.
     let place = case("flashinfer-older");
     std::os::unix::fs::symlink(".", place.path("again")).unwrap();
@@ -100,6 +111,11 @@ fn drafts_are_manifests() {
         );
         if name != "new-hangs" {
             says(&place, "check m.toml", 0, "fine");
+        }
+        if source == "k.cu" {
+            let said = "a CUDA kernel needs a GPU";
+            says(&place, "run m.toml --device cpu", 7, said);
+            says(&place, "run m.toml --device cpu", 7, "nothing to do");
         }
     }
 }
@@ -138,6 +154,8 @@ fn programs_are_started_as_often_as_they_are_measured() {
     says(&place, "run m.toml", 0, "(1 ok)");
     says(&place, "run m.toml", 0, "nothing to do");
     says(&case("extends-backend"), "check m.toml", 0, "fine");
+    let place = case("backward-loop");
+    says(&place, "run m.toml --device cpu", 0, "(3 skipped)");
 }
 
 #[test]
@@ -145,12 +163,21 @@ fn functions_are_what_their_text_says() {
     if !has_package("numpy", "numpy") {
         return;
     }
+    // Nobody compiled, so that nothing tells a cold start from a warm one.
+    let place = case("economics-cold-warm");
+    says(&place, "run m.toml", 0, "(2 ok, 2 skipped)");
+    says(&place, "runs", 0, "4/4 rows");
+    let run = place.run_folder();
+    says(
+        &place,
+        &format!("report {} --no-plots", run.display()),
+        0,
+        "other",
+    );
+    let economics = fs::read_to_string(run.join("report/economics.csv")).unwrap();
+    assert_eq!(column(&economics, "start"), ["seen", "seen"], "{economics}");
     says(&case("half-imported"), "run m.toml", 4, "(3 unavailable)");
     says(&case("definitions-after-loops"), "run m.toml", 0, "(1 ok)");
-    let place = case("module-below-path");
-    says(&place, "run m.toml", 0, "(1 ok)");
-    replace(&place, "src/mymod.py", "2 * x", "3 * x");
-    says(&place, "run m.toml", 4, "(1 wrong)");
     let place = case("unlisted-second-backend");
     says(&place, "run m.toml", 0, "(4 ok)");
     for files in column_of(&place, "unlisted_sources") {

@@ -39,6 +39,8 @@ mod run;
 mod answer;
 /// What people tripped over.
 mod cases;
+/// Edits of each input of each kind of backend.
+mod edits;
 /// Runs that several processes share, and Slurm.
 mod cluster;
 /// Bad surroundings: disks, folders, journals and manifests that are not as they should be.

@@ -1,0 +1,5 @@
+#include "one.h"
+void f(float *restrict y, const float *restrict x, int n)
+{
+    for (int i = 0; i < n; i++) y[i] = K * x[i];
+}

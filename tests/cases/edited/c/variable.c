@@ -1,0 +1,6 @@
+#include <stdlib.h>
+#define K atof(getenv("FACTOR_OF_C"))
+void f(float *restrict y, const float *restrict x, int n)
+{
+    for (int i = 0; i < n; i++) y[i] = K * x[i];
+}

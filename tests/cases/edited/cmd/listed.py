@@ -1,0 +1,2 @@
+import part
+print(part.K)

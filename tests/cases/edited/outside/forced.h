@@ -1,0 +1,1 @@
+#define K 2

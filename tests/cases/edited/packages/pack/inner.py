@@ -1,0 +1,1 @@
+from .leaf import K

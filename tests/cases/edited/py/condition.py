@@ -1,0 +1,5 @@
+if True: import third
+
+
+def f(x):
+    return third.K * x

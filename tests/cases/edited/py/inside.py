@@ -1,0 +1,3 @@
+def f(x):
+    import late
+    return late.K * x

@@ -1,0 +1,5 @@
+import math; import second
+
+
+def f(x):
+    return second.K * x

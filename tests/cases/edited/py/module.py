@@ -1,0 +1,5 @@
+from pack.inner import K
+
+
+def f(x):
+    return K * x

@@ -1,0 +1,5 @@
+K = 2
+
+
+def f(x):
+    return K * x
