@@ -14,7 +14,7 @@ use crate::row::hot_path::HotOutcome;
 use crate::word::Word as _;
 
 /// Version of a key's fields and of an entry's contents.
-const SCHEMA: &str = "sweeper loop 3";
+const SCHEMA: &str = "sweeper loop 4";
 const REFUSED_SCHEMA: &str = "sweeper refused loop 1";
 
 /// Loops that begin with one operation, at most.

@@ -1,7 +1,6 @@
 //! Operations of an eager framework as fragments of graphs, each known by a number.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -189,36 +188,14 @@ pub(super) fn copy(
     }
 }
 
-/// From an extent to the one that stands for all that may share kernels with it.
-#[derive(Clone)]
-pub(super) struct Canonical(pub Arc<dyn Fn(usize) -> usize + Send + Sync>);
-
-impl fmt::Debug for Canonical {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Canonical")
-    }
-}
-
 /// All definitions of a stream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Definitions {
     all: Vec<Arc<Definition>>,
     by_text: BTreeMap<String, Kind>,
-    /// The first kind of each family.
-    families: BTreeMap<String, Kind>,
-    canonical: Option<Canonical>,
 }
 
 impl Definitions {
-    pub(super) fn new(canonical: Option<Canonical>) -> Self {
-        Definitions {
-            all: vec![],
-            by_text: BTreeMap::new(),
-            families: BTreeMap::new(),
-            canonical,
-        }
-    }
-
     /// The kind of a definition: one for all equal ones.
     pub(super) fn intern(&mut self, definition: &Definition) -> Kind {
         let next = Kind(self.all.len() as u32);
@@ -228,15 +205,6 @@ impl Definitions {
             self.all.push(Arc::new(definition.clone()));
         }
         kind
-    }
-
-    /// The first kind of those that differ in extents with equal canonical ones alone.
-    pub(super) fn family(&mut self, kind: Kind) -> Kind {
-        let Some(Canonical(canonical)) = &self.canonical else {
-            return kind;
-        };
-        let text = self.all[kind.index()].text(&**canonical);
-        *self.families.entry(text).or_insert(kind)
     }
 
     /// # Panics
@@ -261,7 +229,7 @@ mod tests {
 
     #[test]
     fn equal_definitions_have_one_kind() {
-        let mut definitions = Definitions::new(None);
+        let mut definitions = Definitions::default();
         let first = definitions.intern(&scaled(2.0, &[3], "x"));
         assert_eq!(definitions.intern(&scaled(2.0, &[3], "other")), first);
         let others = [

@@ -251,21 +251,6 @@ impl Detector {
             from: start - period,
         })
     }
-
-    /// The period `period`, if the last `period` operations are like those before. For streams
-    /// whose marks say that there are iterations.
-    pub(super) fn marked(&self, history: &History, period: u64) -> Option<Found> {
-        let end = history.next();
-        let is_held = period <= self.window && end >= history.oldest() + 2 * period;
-        if period == 0 || !is_held {
-            return None;
-        }
-        let from = end - period;
-        (matched(history, period, from, end - 1) == from).then_some(Found {
-            period,
-            from: from - period,
-        })
-    }
 }
 
 /// A lesser period of which a period is a multiple, with the first operation that is like the one

@@ -101,7 +101,7 @@ impl Known {
         let mut seen = 0;
         for operation in &path.operations {
             steps.push(Step {
-                kind: operation.family,
+                kind: operation.kind,
                 first: names.len() as u32,
             });
             for reference in operation.operands.iter().chain(&operation.results) {
@@ -255,16 +255,6 @@ impl Known {
     /// The values of the iteration that was followed to its end last, by name.
     pub(super) fn values(&self) -> &[u64] {
         &self.previous
-    }
-
-    /// Whether a value is made by one of the first operations of the iteration that is followed.
-    pub(super) fn is_made(&self, value: u64, operations: usize) -> bool {
-        let end = match self.steps.get(operations) {
-            Some(step) => step.first as usize,
-            None => self.names.len(),
-        };
-        let is_it = |name: &Name| name.source == MADE && self.bound[name.id as usize] == value;
-        self.names[..end].iter().any(is_it)
     }
 }
 

@@ -41,10 +41,8 @@ pub(super) struct Record {
     pub first: u64,
     /// Equal for operations that are alike; those that are not alike differ almost always.
     pub symbol: u32,
-    /// Its kind: of several with equal canonical extents, the first.
+    /// Its kind.
     pub kind: Kind,
-    /// Its kind with its own extents.
-    pub own: Kind,
     /// How many operands it has.
     pub operands: u16,
     /// How many results follow them.
@@ -104,7 +102,6 @@ impl History {
             first: 0,
             symbol: 0,
             kind: Kind(0),
-            own: Kind(0),
             operands: 0,
             results: 0,
         };
@@ -177,9 +174,9 @@ impl History {
         low
     }
 
-    /// Adds an operation, by its kind without and with extents of its own.
+    /// Adds an operation.
     #[inline]
-    pub(super) fn push(&mut self, [kind, own]: [Kind; 2], [operands, results]: [&[Tensor]; 2]) {
+    pub(super) fn push(&mut self, kind: Kind, [operands, results]: [&[Tensor]; 2]) {
         let arity = operands.len() + results.len();
         let is_full = self.next - self.oldest == self.records.len() as u64;
         self.oldest += u64::from(is_full);
@@ -192,7 +189,6 @@ impl History {
             first: self.next_occurrence,
             symbol: 0,
             kind,
-            own,
             operands: operands.len() as u16,
             results: results.len() as u16,
         };

@@ -79,8 +79,7 @@ mod trace;
 mod tracks;
 mod values;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::collections::VecDeque;
 
 use sweeper_program::Role;
 
@@ -91,7 +90,7 @@ pub use repeats::Repeat;
 pub(crate) use trace::trace_in_order;
 pub use trace::{Call, trace};
 
-use definition::{Canonical, Definitions};
+use definition::Definitions;
 use detect::{Detector, Found};
 use history::History;
 use path::Seen;
@@ -114,7 +113,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor of which nothing is known.
+    /// A tensor without a known role.
     pub const fn new(value: Value) -> Self {
         Tensor {
             value,
@@ -154,7 +153,7 @@ pub enum Answer {
     /// Runs the path's program in place of all that is held, and of this operation. Of the values
     /// that they would have made, those of [`Path::results`] alone are there afterwards.
     Replace(PathId),
-    /// Runs all that is held, in order, and then this operation: they are no iteration.
+    /// Runs all that is held, in order, and then this operation: they are not an iteration.
     Flush {
         /// Operations that are held.
         held: usize,
@@ -188,38 +187,16 @@ const UNPRODUCTIVE_WINDOWS: u64 = 16;
 #[derive(Debug)]
 pub struct Stream {
     definitions: Definitions,
-    /// Of each kind.
-    kinds: Vec<KindInfo>,
+    /// Of each kind, how many operands and results there are.
+    arities: Vec<[usize; 2]>,
     history: History,
     detector: Detector,
     tracks: Tracks,
     /// Paths that were found and of which the caller was not told.
     found: VecDeque<PathId>,
-    /// Values with the number of operations before they were released.
-    released: VecDeque<(u64, Value)>,
-    has_released: bool,
     window: u64,
     /// Operations of known paths that were looked at in vain since a path was found.
     unproductive: u64,
-    marks: Marks,
-}
-
-/// What recording has to know of a kind.
-#[derive(Clone, Copy, Debug)]
-struct KindInfo {
-    /// How many operands and results there are.
-    arity: [usize; 2],
-    /// The kind that stands for it in loops.
-    family: Kind,
-}
-
-/// Iterations that the caller marked.
-#[derive(Clone, Copy, Debug, Default)]
-struct Marks {
-    /// The first operation of the iteration, and whether it was marked to be that.
-    open: Option<(u64, bool)>,
-    /// The last iteration.
-    closed: Option<(u64, u64)>,
 }
 
 impl Default for Stream {
@@ -236,36 +213,17 @@ impl Stream {
 
     /// A stream with other bounds for loops.
     pub fn with(options: Options) -> Self {
-        Stream::of(options, None)
-    }
-
-    /// A stream for which operations are alike that differ in extents with equal canonical extents
-    /// alone, such as those of sequences of other lengths in one bucket: a loop whose extents
-    /// change from iteration to iteration is one path. Its definitions have the extents of the
-    /// iteration that was seen when it was found; those of the iteration that a program replaces
-    /// are those of the kinds that the caller recorded.
-    pub fn with_families(
-        options: Options,
-        canonical: impl Fn(usize) -> usize + Send + Sync + 'static,
-    ) -> Self {
-        Stream::of(options, Some(Canonical(Arc::new(canonical))))
-    }
-
-    fn of(options: Options, canonical: Option<Canonical>) -> Self {
         let window = options.window.max(1);
         Stream {
-            definitions: Definitions::new(canonical),
-            kinds: vec![],
+            definitions: Definitions::default(),
+            arities: vec![],
             // A body is seen 3.62 times until its loop is found.
             history: History::new((4 * window).max(window + options.least_operations).max(64)),
             detector: Detector::new(window, options.least_operations),
             tracks: Tracks::default(),
             found: VecDeque::new(),
-            released: VecDeque::new(),
-            has_released: false,
             window: window as u64,
             unproductive: 0,
-            marks: Marks::default(),
         }
     }
 
@@ -281,9 +239,8 @@ impl Stream {
             "an operation has fewer operands"
         );
         let kind = self.definitions.intern(&definition);
-        if kind.index() == self.kinds.len() {
-            let family = self.definitions.family(kind);
-            self.kinds.push(KindInfo { arity, family });
+        if kind.index() == self.arities.len() {
+            self.arities.push(arity);
         }
         kind
     }
@@ -307,17 +264,16 @@ impl Stream {
             operands,
             results,
         } = operation;
-        let KindInfo { arity, family } = self.kinds[kind.index()];
         assert!(
-            arity == [operands.len(), results.len()],
+            self.arities[kind.index()] == [operands.len(), results.len()],
             "an operation has the operands and results of its definition"
         );
         let tensors = [operands, results];
-        self.history.push([family, kind], tensors);
-        match self.tracks.go_on(self.history.next(), family, tensors) {
+        self.history.push(kind, tensors);
+        match self.tracks.go_on(self.history.next(), kind, tensors) {
             Some(answer) if self.found.is_empty() => answer,
             Some(answer) => self.with_news(answer),
-            None => self.turn(family, tensors),
+            None => self.turn(kind, tensors),
         }
     }
 
@@ -388,12 +344,9 @@ impl Stream {
         if self.tracks.find(found.period, &self.history, next) {
             return;
         }
-        let released = self.released.iter();
-        let released: BTreeMap<u64, u64> = released.map(|(at, value)| (value.0, *at)).collect();
         let seen = Seen {
             history: &self.history,
             definitions: &self.definitions,
-            released: self.has_released.then_some(released),
             from: found.from,
             period: found.period,
             end,
@@ -412,7 +365,6 @@ impl Stream {
         let mut own = path.clone();
         for operation in &mut own.operations {
             operation.kind = self.define(Definition::clone(&operation.definition));
-            operation.family = self.kinds[operation.kind.index()].family;
         }
         own.id = self.tracks.next_id();
         self.tracks.know(own)
@@ -444,65 +396,10 @@ impl Stream {
         self.tracks.abandon(id)
     }
 
-    /// Says that somebody looks at a value. If one of the held operations makes it, returns how
-    /// many are held: the caller runs all of them then, and the rest of the iteration as it comes.
-    pub fn observe(&mut self, value: Value) -> Option<usize> {
-        self.tracks
-            .is_held(value.0)
-            .then(|| self.tracks.flush())
-            .filter(|held| *held > 0)
-    }
-
     /// Says that the caller runs all that is held now, as at the end of a program. Returns how many
     /// operations these are.
     pub fn flush(&mut self) -> usize {
         self.tracks.flush()
-    }
-
-    /// Says that nobody will read a value any more. A caller who tells of all such values gets
-    /// paths whose results are exactly those that are left after an iteration.
-    pub fn release(&mut self, value: Value) {
-        self.has_released = true;
-        let next = self.history.next();
-        self.released.push_back((next, value));
-        let is_old = |(at, _): &mut (u64, Value)| *at + 4 * self.window < next;
-        self.released.pop_front_if(is_old);
-        self.released.pop_front_if(is_old);
-    }
-
-    /// Marks the first operation of an iteration, which is recorded next. Loops are found without
-    /// marks, too; with them after two iterations.
-    pub fn begin_iteration(&mut self) {
-        let next = self.history.next();
-        if let Some((begin, true)) = self.marks.open {
-            self.close(begin);
-        }
-        self.marks.open = Some((next, true));
-    }
-
-    /// Marks the last operation of an iteration, which was recorded last.
-    pub fn end_iteration(&mut self) {
-        let next = self.history.next();
-        if let Some((begin, _)) = self.marks.open {
-            self.close(begin);
-        }
-        self.marks.open = Some((next, false));
-    }
-
-    /// Takes in an iteration that was marked.
-    fn close(&mut self, begin: u64) {
-        let end = self.history.next();
-        let before = self.marks.closed.replace((begin, end));
-        let period = end - begin;
-        if before != begin.checked_sub(period).map(|before| (before, begin))
-            || self.tracks.is_between(period as usize)
-        {
-            return;
-        }
-        self.catch_up();
-        if let Some(found) = self.detector.marked(&self.history, period) {
-            self.add(found, end, end);
-        }
     }
 }
 

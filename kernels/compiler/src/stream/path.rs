@@ -1,7 +1,6 @@
 //! A loop that was found: its operations, where their operands come from, and what is left of an
 //! iteration.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::definition::{Definition, Definitions};
@@ -35,8 +34,6 @@ pub enum Reference {
 pub struct PathOperation {
     /// The number of its definition.
     pub kind: Kind,
-    /// The first kind of its family ([`super::Stream::with_families`]); without families its own.
-    pub family: Kind,
     /// Its definition.
     pub definition: Arc<Definition>,
     /// The sources of its operands.
@@ -73,10 +70,8 @@ pub struct Slot {
 }
 
 /// A value that an iteration makes and that is there after it: one that nothing in the iteration
-/// reads, that is read after the iteration, or whose role says that it is a result. Where a caller
-/// tells of released values ([`super::Stream::release`]), it is one that is not released within the
-/// iteration. A caller who reads values after an iteration now and then, and tells nothing, says so
-/// by their role.
+/// reads, that is read after the iteration, or whose role says that it is a result. A caller who
+/// reads values after an iteration now and then says so by their role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathResult {
     /// Position of the operation in [`Path::operations`].
@@ -158,7 +153,7 @@ impl Path {
         let mut pairs = self.operations.iter().zip(&other.operations);
         self.period() == other.period()
             && pairs.all(|(one, other)| {
-                one.family == other.family
+                one.kind == other.kind
                     && one.operands == other.operands
                     && one.results == other.results
             })
@@ -169,9 +164,6 @@ impl Path {
 pub(super) struct Seen<'a> {
     pub history: &'a History,
     pub definitions: &'a Definitions,
-    /// Values with the number of operations that were recorded when each was released; none if
-    /// nothing ever was.
-    pub released: Option<BTreeMap<u64, u64>>,
     /// The first operation of the loop.
     pub from: u64,
     /// Operations of an iteration.
@@ -311,12 +303,6 @@ impl Seen<'_> {
         names.first.iter().zip(&names.is_slot).map(source).collect()
     }
 
-    /// Whether a value was released before an operation was recorded; none where nobody tells.
-    fn is_released(&self, value: u64, before: u64) -> Option<bool> {
-        let released = self.released.as_ref()?;
-        Some(released.get(&value).is_some_and(|count| *count <= before))
-    }
-
     /// The path of the iteration, and the values of its names in the iteration before.
     pub(super) fn path(&self, id: PathId) -> (Path, Vec<u64>) {
         let names = self.names();
@@ -334,10 +320,7 @@ impl Seen<'_> {
                 role,
                 Role::Output | Role::Gradient | Role::Parameter | Role::Optimizer
             );
-            let is_left = match self.is_released(previous[name as usize], now) {
-                Some(is_released) => !is_released,
-                None => !names.is_read[name as usize],
-            };
+            let is_left = !names.is_read[name as usize];
             if is_kept || is_left || after[name as usize] {
                 path.results.push(PathResult {
                     operation,
@@ -347,7 +330,7 @@ impl Seen<'_> {
                 });
             }
         }
-        self.fill_slots(&names, &mut path, &late, &previous);
+        self.fill_slots(&names, &mut path, &late);
         (path, previous)
     }
 
@@ -370,7 +353,7 @@ impl Seen<'_> {
         let origin = self.history.record(self.begin()).first;
         for at in self.begin()..self.end {
             let record = *self.history.record(at);
-            let definition = Arc::clone(self.definitions.get(record.own));
+            let definition = Arc::clone(self.definitions.get(record.kind));
             let first_result = record.first + u64::from(record.operands);
             let mut references = Vec::with_capacity(record.operands as usize);
             let mut results = Vec::with_capacity(record.results as usize);
@@ -402,8 +385,7 @@ impl Seen<'_> {
                 of_side.push(path.names[name]);
             }
             path.operations.push(PathOperation {
-                kind: record.own,
-                family: record.kind,
+                kind: record.kind,
                 definition,
                 operands: references,
                 results,
@@ -413,7 +395,7 @@ impl Seen<'_> {
     }
 
     /// Origins and roles of slots, and the results that are their next values.
-    fn fill_slots(&self, names: &Names, path: &mut Path, late: &[bool], previous: &[u64]) {
+    fn fill_slots(&self, names: &Names, path: &mut Path, late: &[bool]) {
         let slots = (0..path.names.len()).filter(|name| names.is_slot[*name]);
         for (slot, name) in slots.enumerate() {
             let source = path.sources[name];
@@ -421,9 +403,7 @@ impl Seen<'_> {
                 Some((source, _)) if source as usize == name => Origin::Kept,
                 // The value of the iteration before has to be gone by now.
                 Some((source, Reference::Made { operation, result }))
-                    if path.is_of_slot(slot, operation, result)
-                        && !late[source as usize]
-                        && self.is_released(previous[name], self.end) != Some(false) =>
+                    if path.is_of_slot(slot, operation, result) && !late[source as usize] =>
                 {
                     let is_it =
                         |held: &PathResult| (held.operation, held.result) == (operation, result);

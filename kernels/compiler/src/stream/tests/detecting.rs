@@ -66,55 +66,6 @@ fn a_path_knows_where_values_come_from() {
     assert_eq!(updates.filter(|output| output.updates.is_some()).count(), 5);
 }
 
-/// With a caller that tells what it drops: a value that nothing reads is no result if it is
-/// dropped within the iteration, and one that is kept is a result although something reads it.
-#[test]
-fn released_values_are_no_results() {
-    let body = training(25);
-    let mut client = Client::new();
-    let mut state = client.state(&body);
-    for _ in 0..6 {
-        let old = state.states.clone();
-        let mut made = vec![];
-        client.iterate(&body, &mut state, |_, (_, _, result), _| made.push(result));
-        let kept = made[12];
-        let dropped = made[..20].iter().filter(|value| **value != kept);
-        for value in dropped.chain(&old) {
-            client.stream.release(Value(*value));
-        }
-    }
-    let (_, id) = client.found()[0];
-    let path = client.stream.path(id).unwrap();
-    let results: Vec<u32> = path.results().iter().map(|held| held.operation).collect();
-    assert_eq!(results, [12, 20, 21, 22, 23, 24]);
-    let carried = path.results().iter().filter(|held| held.carried.is_some());
-    assert_eq!(carried.count(), 5);
-}
-
-#[test]
-fn marks_find_loops_after_two_iterations() {
-    for (begins, ends) in [(true, true), (true, false), (false, true)] {
-        let body = training(25);
-        let mut client = Client::new();
-        let mut state = client.state(&body);
-        client.words([5, 6]);
-        if !begins {
-            client.stream.end_iteration();
-        }
-        for _ in 0..4 {
-            if begins {
-                client.stream.begin_iteration();
-            }
-            client.run(&body, &mut state, 1);
-            if ends {
-                client.stream.end_iteration();
-            }
-        }
-        assert_eq!(client.periods(), [25]);
-        assert_eq!(client.found()[0].0, 2 + 2 * 25, "{begins} {ends}");
-    }
-}
-
 /// Twelve layers of five operations between others: the layer is a loop, and the whole is one.
 #[test]
 fn nested_loops_are_both_found() {
@@ -195,63 +146,6 @@ fn loops_in_turns_are_all_found() {
     let mut periods = client.periods();
     periods.sort_unstable();
     assert_eq!(periods, [5, 12, 40]);
-}
-
-/// Four operations on tensors of so many elements, the last of which makes the next state.
-fn of_extent(stream: &mut Stream, extent: usize) -> [Kind; 4] {
-    [1.0, 2.0, 3.0, 4.0].map(|factor| {
-        let mut graph = Graph::new();
-        let shape = [extent];
-        let x = graph.input("x", &shape, Dtype::F32, Role::Input).unwrap();
-        let y = graph.scale(x, factor).unwrap();
-        graph.output("y", y, Role::Output);
-        stream.define(Definition::new(&graph))
-    })
-}
-
-/// Lengths of 33 to 64 that change in each iteration are one path where 64 stands for all.
-#[test]
-fn lengths_of_one_bucket_are_one_path() {
-    let families = Stream::with_families(Options::default(), |extent| extent.next_power_of_two());
-    for (mut stream, is_one) in [(families, true), (Stream::new(), false)] {
-        let mut random = Random(6);
-        let mut value = 0;
-        let mut found = vec![];
-        let mut extents = vec![];
-        for _ in 0..40 {
-            let extent = 33 + random.below(32);
-            extents.push(extent);
-            value += 1;
-            for kind in of_extent(&mut stream, extent) {
-                let operands = [Tensor::new(Value(value))];
-                value += 1;
-                let results = [Tensor::new(Value(value))];
-                let (operands, results) = (&operands, &results);
-                let answer = stream.record(&Operation {
-                    kind,
-                    operands,
-                    results,
-                });
-                found.extend(
-                    matches!(answer, Answer::Found(_)).then_some((answer, extents.clone())),
-                );
-            }
-        }
-        assert_eq!(found.len(), usize::from(is_one));
-        for (answer, extents) in found {
-            let Answer::Found(path) = answer else {
-                unreachable!("others were left out");
-            };
-            let path = stream.path(path).unwrap();
-            assert_eq!(path.period(), 4);
-            // Those of one iteration, which ended.
-            let extent = path.slots()[0].shape[0];
-            assert!(extents[extents.len() - 2..].contains(&extent));
-            let graph = path.graph().graph;
-            let mut shapes = graph.nodes().iter().map(|node| &node.shape);
-            assert!(shapes.all(|shape| [1, extent].contains(&shape.iter().product())));
-        }
-    }
 }
 
 /// A path that is known from an earlier stream is replaced from its first iteration on.

@@ -107,7 +107,7 @@ impl Engine {
     }
 }
 
-/// A client whose paths are adopted and given up at random, and whose values are looked at.
+/// A client whose paths are adopted and given up at random, and which has held operations run.
 struct Changing {
     engine: Engine,
     random: Random,
@@ -125,8 +125,8 @@ impl Changing {
         result
     }
 
-    /// Adopts a path, gives one up, or looks at one of the last results.
-    fn change(&mut self, results: &[u64]) {
+    /// Adopts a path, gives one up, or has all run that is held.
+    fn change(&mut self) {
         if !self.adopts || self.known.is_empty() {
             return;
         }
@@ -140,8 +140,7 @@ impl Changing {
             held += stream.abandon(path);
         }
         if random.is_one_of(25) {
-            let value = results[random.below(results.len())];
-            held += stream.observe(Value(value)).unwrap_or(0);
+            held += stream.flush();
         }
         if held > 0 {
             self.engine.run_held(held);
@@ -163,7 +162,7 @@ impl Changing {
             });
             let operands = operands.collect();
             results.push(self.record(step.word, operands));
-            self.change(&results);
+            self.change();
         }
         state.states = body.next.iter().map(|&at| results[at]).collect();
     }
@@ -249,11 +248,10 @@ fn iterations_are_held_and_replaced() {
     let states = state.states.clone();
     client.iterate(&half, &mut state);
     let looked_at = client.engine.held[4].2;
-    let held = client.engine.client.stream.observe(Value(looked_at));
-    assert_eq!(held, Some(10));
+    assert_eq!(client.engine.client.stream.flush(), 10);
     client.engine.run_held(10);
     assert!(client.engine.memory.contains_key(&looked_at));
-    assert_eq!(client.engine.client.stream.observe(Value(looked_at)), None);
+    assert_eq!(client.engine.client.stream.flush(), 0);
     // Another operation than the next one.
     client.record(11, vec![states[0]]);
     let mut state = State { states, ..state };

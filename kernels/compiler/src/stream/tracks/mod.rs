@@ -102,12 +102,6 @@ impl Tracks {
         std::mem::take(&mut self.has_completed)
     }
 
-    /// Whether a path of a period is followed, and is between two iterations.
-    pub(super) fn is_between(&self, period: usize) -> bool {
-        let mut follows = self.follows.iter().flatten();
-        follows.any(|follow| follow.at == 0 && self.known[follow.path].period() == period)
-    }
-
     /// The answer to the operation that was recorded last, if it is the next one of the only path
     /// that is followed, and nothing else has to be done. `next` is the number of the one after it.
     #[inline]
@@ -454,11 +448,5 @@ impl Tracks {
             }
             _ => 0,
         }
-    }
-
-    /// Whether a value is a result of an operation that the caller holds.
-    pub(super) fn is_held(&self, value: u64) -> bool {
-        let follow = self.follows[Track::Adopted.index()].filter(|follow| follow.is_held);
-        follow.is_some_and(|follow| self.known[follow.path].is_made(value, follow.at))
     }
 }
