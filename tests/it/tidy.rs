@@ -18,7 +18,7 @@ const MAX_COMMENT_WIDTH: usize = 100;
 const LINE_BUDGETS: [(&str, usize); 6] = [
     ("src", 108_700),
     ("kernels/program/src", 6_650),
-    ("kernels/compiler/src", 31_320),
+    ("kernels/compiler/src", 31_690),
     ("kernels/workloads/src", 19_200),
     ("cache/src", 6200),
     ("tests/it", 29_300),

@@ -70,7 +70,7 @@ const RULES: &[Rule] = &[
 
 /// Folds batch norms into weights.
 pub(super) fn fold_batch_norm(whole: &Whole) -> Whole {
-    let (mut folded, of_parameters) = apply(whole, RULES);
+    let (mut folded, of_parameters) = apply(&whole.graph, whole.boundary, RULES);
     folded.setup = before(&folded.graph, of_parameters);
     folded
 }

@@ -5,12 +5,13 @@
 //! possible where there is a nest for it: nothing here knows softmax from layernorm.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, BinaryHeap};
 
 use super::Policy;
+use super::alike::Costs;
 use super::cycles::Order;
 use super::kernel::Cost;
-use super::plan::{Members, Plan, Side, TaskId};
+use super::plan::{Cluster, Members, Plan, Side, TaskId};
 use sweeper_program::workload::{Phase, Target};
 
 /// Pointers of one kernel. Each is an address and its steps to keep in registers: past about this
@@ -66,22 +67,28 @@ impl Rules {
             }
     }
 
+    /// Whether a kernel may share a launch with any other one.
+    fn may_merge(&self, plan: &Plan, tasks: &Members) -> bool {
+        let group = |task: &TaskId| plan.graph.node(plan.tasks[*task].node).group;
+        let is_alone = self.policy == Policy::Eager && tasks.first().and_then(group).is_none();
+        !is_alone && !tasks.iter().any(|&task| plan.is_call(task))
+    }
+
     /// Whether two kernels may share a launch.
     pub(super) fn may_share(&self, plan: &Plan, one: &Members, other: &Members) -> bool {
-        let side = |tasks: &Members| -> BTreeSet<Side> {
-            tasks.iter().map(|&task| plan.tasks[task].side).collect()
-        };
-        let sides: BTreeSet<Side> = side(one).union(&side(other)).copied().collect();
-        let is_one_span = self.phase.is_one_span() && !sides.contains(&Side::Setup);
-        if sides.len() > 1 && !is_one_span {
+        let both = || one.iter().chain(other).map(|&task| plan.tasks[task]);
+        let first = both().next().map(|task| task.side);
+        let is_one_side = both().all(|task| Some(task.side) == first);
+        let is_one_span = self.phase.is_one_span() && both().all(|task| task.side != Side::Setup);
+        if !is_one_side && !is_one_span {
             return false;
         }
-        let group = |&task: &TaskId| plan.graph.node(plan.tasks[task].node).group;
+        let mut groups = both().map(|task| plan.graph.node(task.node).group);
         match self.policy {
             Policy::Primitive => false,
             Policy::Eager => {
-                let groups: BTreeSet<_> = one.iter().chain(other).map(group).collect();
-                groups.len() == 1 && !groups.contains(&None)
+                let first = groups.next().flatten();
+                first.is_some() && groups.all(|group| group == first)
             }
             Policy::Compiled => true,
         }
@@ -98,21 +105,25 @@ impl Rules {
 }
 
 /// Merges kernels while this improves the plan.
-pub(super) fn cluster(plan: &mut Plan, rules: &Rules) {
+pub(super) fn cluster(plan: &mut Plan, rules: &Rules, costs: &mut Costs) {
     if rules.policy == Policy::Primitive {
         return;
     }
     copy_free(plan);
     let mut order = Order::new(plan);
-    let mut gains = Gains::default();
-    let mut costs: BTreeMap<usize, Cost> = BTreeMap::new();
+    let mut gains = Gains::new(plan.clusters.len());
     let mut fresh: Vec<usize> = plan.kernels();
     loop {
-        for pair in fresh.iter().flat_map(|&at| pairs(plan, at)) {
-            if gains.knows(pair) {
+        let may_merge = |at: &usize| rules.may_merge(plan, &plan.clusters[*at].tasks);
+        let fresh_ones = fresh.iter().copied().filter(may_merge);
+        let mut near: Vec<_> = fresh_ones.flat_map(|at| pairs(plan, at)).collect();
+        near.sort_unstable();
+        near.dedup();
+        for pair in near {
+            if gains.of(pair).is_some() {
                 continue;
             }
-            if let Some(gain) = merged_gain(plan, rules, pair, &mut costs) {
+            if let Some(gain) = merged_gain(plan, rules, pair, costs) {
                 gains.insert(pair, gain);
             }
         }
@@ -123,7 +134,7 @@ pub(super) fn cluster(plan: &mut Plan, rules: &Rules) {
         plan.merge(one, other);
         for at in [one, other] {
             gains.forget(at);
-            costs.remove(&at);
+            costs.forget(at);
         }
         fresh = finishers(plan, one);
         fresh.push(one);
@@ -131,31 +142,39 @@ pub(super) fn cluster(plan: &mut Plan, rules: &Rules) {
 }
 
 /// The gains of merging pairs of kernels.
-#[derive(Default)]
 struct Gains {
     /// Of each kernel, its gain with each other one.
-    of: BTreeMap<usize, BTreeMap<usize, i64>>,
-    /// Pairs, the most gain first.
-    ranked: BTreeSet<(Reverse<i64>, (usize, usize))>,
+    of: Vec<Vec<(usize, i64)>>,
+    /// Pairs, the most gain first and then the lowest; pairs that were forgotten are among them.
+    ranked: BinaryHeap<(i64, Reverse<(usize, usize)>)>,
 }
 
 impl Gains {
-    fn knows(&self, (one, other): (usize, usize)) -> bool {
-        self.of.get(&one).is_some_and(|of| of.contains_key(&other))
+    fn new(kernels: usize) -> Self {
+        Gains {
+            of: vec![Vec::new(); kernels],
+            ranked: BinaryHeap::new(),
+        }
+    }
+
+    fn of(&self, (one, other): (usize, usize)) -> Option<i64> {
+        let mut others = self.of[one].iter();
+        let found = others.find(|(held, _)| *held == other);
+        found.map(|&(_, gain)| gain)
     }
 
     fn insert(&mut self, (one, other): (usize, usize), gain: i64) {
-        self.of.entry(one).or_default().insert(other, gain);
-        self.of.entry(other).or_default().insert(one, gain);
-        self.ranked.insert((Reverse(gain), (one, other)));
+        self.of[one].push((other, gain));
+        self.of[other].push((one, gain));
+        self.ranked.push((gain, Reverse((one, other))));
     }
 
     /// The possible pair with the most gain. An impossible pair stays impossible until one of the
     /// two changes.
     fn best(&mut self, is_possible: impl Fn((usize, usize)) -> bool) -> Option<(usize, usize)> {
         loop {
-            let (_, pair) = self.ranked.pop_first()?;
-            if is_possible(pair) {
+            let (gain, Reverse(pair)) = self.ranked.pop()?;
+            if self.of(pair) == Some(gain) && is_possible(pair) {
                 return Some(pair);
             }
         }
@@ -163,12 +182,8 @@ impl Gains {
 
     /// Forgets all pairs with a kernel.
     fn forget(&mut self, at: usize) {
-        for (other, gain) in self.of.remove(&at).unwrap_or_default() {
-            let pair = (at.min(other), at.max(other));
-            self.ranked.remove(&(Reverse(gain), pair));
-            if let Some(of) = self.of.get_mut(&other) {
-                of.remove(&at);
-            }
+        for (other, _) in std::mem::take(&mut self.of[at]) {
+            self.of[other].retain(|(held, _)| *held != at);
         }
     }
 }
@@ -187,23 +202,22 @@ fn copy_free(plan: &mut Plan) {
     plan.drop_unread(0..plan.clusters.len());
 }
 
-/// Kernels that share memory with one: pairs, each ascending.
+/// Kernels that share memory with one: pairs, each ascending; some of them more than once.
 fn pairs(plan: &Plan, at: usize) -> Vec<(usize, usize)> {
-    let mut near = BTreeSet::new();
-    let cluster = &plan.clusters[at];
-    for &task in &cluster.tasks {
-        near.extend(plan.users[task].iter().filter_map(|&user| plan.home(user)));
+    let mut near = Vec::new();
+    let home = |&task: &TaskId| plan.home(task);
+    for &task in &plan.clusters[at].tasks {
+        near.extend(plan.users[task].iter().filter_map(home));
         for source in plan.sources(task) {
-            near.extend(plan.home(source));
-            let users = around(&plan.users[source], task);
-            near.extend(users.iter().filter_map(|&user| plan.home(user)));
+            near.extend(home(source));
+            let users = around(&plan.users[*source], task);
+            near.extend(users.iter().filter_map(home));
         }
-        near.extend(readers_of_inputs(plan, task));
+        near.extend(readers_of_inputs(plan, task).filter_map(home));
         near.extend(siblings_of_finish(plan, task));
     }
-    near.remove(&at);
-    let pair = |other: usize| (at.min(other), at.max(other));
-    near.into_iter().map(pair).collect()
+    let others = near.into_iter().filter(|&other| other != at);
+    others.map(|other| (at.min(other), at.max(other))).collect()
 }
 
 /// The tasks next to one, of ascending tasks: where all layers of a model read one value, kernels
@@ -227,12 +241,11 @@ fn finishers(plan: &Plan, at: usize) -> Vec<usize> {
     stored.filter_map(|&task| plan.home(task + 1)).collect()
 }
 
-/// Kernels that read a given tensor that a task reads.
-fn readers_of_inputs(plan: &Plan, task: TaskId) -> BTreeSet<usize> {
+/// Tasks that read a given tensor that a task reads.
+fn readers_of_inputs(plan: &Plan, task: TaskId) -> impl Iterator<Item = &TaskId> {
     let operands = plan.graph.node(plan.tasks[task].node).operands.iter();
     let bases = operands.map(|&operand| plan.base(operand));
-    let others = bases.flat_map(|base| around(plan.readers_of_given(base), task));
-    others.filter_map(|&other| plan.home(other)).collect()
+    bases.flat_map(move |base| around(plan.readers_of_given(base), task))
 }
 
 /// The gain of merging a pair, if it is possible and there is one.
@@ -240,7 +253,7 @@ fn merged_gain(
     plan: &Plan,
     rules: &Rules,
     (one, other): (usize, usize),
-    costs: &mut BTreeMap<usize, Cost>,
+    costs: &mut Costs,
 ) -> Option<i64> {
     let (a, b) = (&plan.clusters[one], &plan.clusters[other]);
     let is_call = |&task: &TaskId| plan.is_call(task);
@@ -252,19 +265,20 @@ fn merged_gain(
     }
     let mut before = [Cost::default(); 2];
     for (slot, at) in before.iter_mut().zip([one, other]) {
-        *slot = match costs.get(&at) {
-            Some(&cost) => cost,
-            None => *costs.entry(at).or_insert(cost_of(plan, at)?),
-        };
+        *slot = costs.of_kernel(plan, at)?;
     }
-    let tasks: Members = a.tasks.union(&b.tasks).copied().collect();
     // Partials are combined by another kernel than the kernel that stores them.
-    let is_own_finish = |&task: &TaskId| plan.stores_partials(task) && tasks.contains(&(task + 1));
-    if tasks.iter().any(is_own_finish) || !parts_come_together(plan, &tasks) {
+    let finishes = |stored: &Members, other: &Members| {
+        let mut stored = stored.iter().filter(|&&task| plan.stores_partials(task));
+        stored.any(|&task| other.contains(&(task + 1)))
+    };
+    if finishes(&a.tasks, &b.tasks)
+        || finishes(&b.tasks, &a.tasks)
+        || !parts_come_together(plan, [a, b])
+    {
         return None;
     }
-    let members = a.members().union(&b.members()).copied().collect();
-    let after = plan.cost(&members, &tasks, &[one, other])?;
+    let after = costs.of_loops(plan, &[one, other])?;
     if after.operands > MOST_OPERANDS || after.values > MOST_VALUES {
         return None;
     }
@@ -272,21 +286,18 @@ fn merged_gain(
     (gain > 0).then_some(gain)
 }
 
-/// Whether one kernel stores all partials that are combined here, so that all reductions have
+/// Whether one kernel stores all partials that are combined in two, so that all reductions have
 /// equally many.
-fn parts_come_together(plan: &Plan, tasks: &Members) -> bool {
-    let finished = tasks.iter().filter(|&&task| plan.is_combine(task));
-    let homes: BTreeSet<_> = finished.map(|&task| plan.home(task - 1)).collect();
-    homes.len() <= 1
-}
-
-fn cost_of(plan: &Plan, at: usize) -> Option<Cost> {
-    let cluster = &plan.clusters[at];
-    plan.cost(&cluster.members(), &cluster.tasks, &[at])
+fn parts_come_together(plan: &Plan, both: [&Cluster; 2]) -> bool {
+    let tasks = both.into_iter().flat_map(|cluster| &cluster.tasks);
+    let finished = tasks.filter(|&&task| plan.is_combine(task));
+    let mut homes = finished.map(|&task| plan.home(task - 1));
+    let first = homes.next();
+    homes.all(|home| Some(home) == first)
 }
 
 /// Computes values again in the kernels that read them, where this improves the plan.
-pub(super) fn duplicate(plan: &mut Plan, rules: &Rules) {
+pub(super) fn duplicate(plan: &mut Plan, rules: &Rules, costs: &mut Costs) {
     if rules.policy != Policy::Compiled {
         return;
     }
@@ -303,7 +314,7 @@ pub(super) fn duplicate(plan: &mut Plan, rules: &Rules) {
         if plan.is_awaited(home) {
             continue;
         }
-        duplicate_into(plan, rules, task, home, &readers);
+        duplicate_into(plan, rules, (task, home), &readers, costs);
     }
 }
 
@@ -311,9 +322,9 @@ pub(super) fn duplicate(plan: &mut Plan, rules: &Rules) {
 fn duplicate_into(
     plan: &mut Plan,
     rules: &Rules,
-    task: TaskId,
-    home: usize,
+    (task, home): (TaskId, usize),
     readers: &BTreeSet<usize>,
+    costs: &mut Costs,
 ) {
     let Some(copies) = elementwise_before(plan, task, home) else {
         return;
@@ -325,9 +336,9 @@ fn duplicate_into(
     if !readers.iter().all(may_compute) {
         return;
     }
-    let costs = |plan: &Plan| -> Option<Vec<Cost>> {
+    let mut costs = |plan: &Plan| -> Option<Vec<Cost>> {
         let all = readers.iter().copied().chain([home]);
-        all.map(|at| cost_of(plan, at)).collect()
+        all.map(|at| costs.of_changed(plan, at)).collect()
     };
     let Some(before) = costs(plan) else {
         return;
@@ -362,7 +373,7 @@ fn elementwise_before(plan: &Plan, task: TaskId, home: usize) -> Option<Members>
         }
         if before.insert(task) {
             let here = &plan.clusters[home];
-            let sources = plan.sources(task).into_iter();
+            let sources = plan.sources(task).iter().copied();
             open.extend(sources.filter(|held| {
                 (here.tasks.contains(held) && !plan.outputs(&here.tasks, &[home]).contains(held))
                     || here.copies.contains(held)

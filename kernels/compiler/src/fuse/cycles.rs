@@ -4,7 +4,7 @@
 //! looked for between the two alone, not in the whole plan (Pearce and Kelly, "A dynamic
 //! topological sort algorithm for directed acyclic graphs", 2006).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use super::plan::Plan;
 
@@ -20,7 +20,7 @@ impl Order {
     /// An order of the kernels that there are.
     pub(super) fn new(plan: &Plan) -> Self {
         let count = plan.clusters.len();
-        let after: Vec<BTreeSet<usize>> = (0..count).map(|at| after(plan, at)).collect();
+        let after: Vec<BTreeSet<usize>> = (0..count).map(|at| after(plan, at).collect()).collect();
         let mut waits = vec![0; count];
         for &later in after.iter().flatten() {
             waits[later] += 1;
@@ -54,23 +54,26 @@ impl Order {
     /// Whether a kernel has to run after one of the pair and before the other.
     pub(super) fn is_cyclic(&self, plan: &Plan, pair: (usize, usize)) -> bool {
         let (first, last) = self.ordered(pair);
-        let end = self.place[last];
-        let before_end = |at: usize| Some(self.place[at]).filter(|place| *place < end);
-        let mut open: BTreeSet<usize> = after(plan, first)
-            .into_iter()
-            .filter_map(before_end)
-            .collect();
-        let mut seen = open.clone();
+        let (start, end) = (self.place[first], self.place[last]);
+        let mut seen = vec![false; end - start];
+        let mut open = BinaryHeap::new();
+        let mut from = start;
         // The latest first: where there is a path, it is most often by a long edge.
-        while let Some(place) = open.pop_last() {
-            for next in after(plan, self.kernel[place]) {
-                if next == last {
+        loop {
+            for next in after(plan, self.kernel[from]) {
+                if next == last && from != start {
                     return true;
                 }
-                open.extend(before_end(next).filter(|place| seen.insert(*place)));
+                let place = self.place[next];
+                if place < end && !std::mem::replace(&mut seen[place - start], true) {
+                    open.push(place);
+                }
+            }
+            match open.pop() {
+                Some(place) => from = place,
+                None => return false,
             }
         }
-        false
     }
 
     /// Makes room for a pair as one kernel, before the plan merges it: kernels that depend on the
@@ -78,16 +81,18 @@ impl Order {
     pub(super) fn merge(&mut self, plan: &Plan, pair: (usize, usize)) {
         let (first, last) = self.ordered(pair);
         let (start, end) = (self.place[first], self.place[last]);
-        let mut depends = BTreeSet::from([start]);
+        let mut depends = vec![false; end - start];
+        depends[0] = true;
         for place in start..end {
-            if depends.contains(&place) {
-                let places = after(plan, self.kernel[place]).into_iter();
-                depends.extend(places.map(|at| self.place[at]).filter(|&at| at < end));
+            if depends[place - start] {
+                let places = after(plan, self.kernel[place]).map(|at| self.place[at]);
+                places
+                    .filter(|&at| at < end)
+                    .for_each(|at| depends[at - start] = true);
             }
         }
-        depends.remove(&start);
         let kernels = |is_later: bool| -> Vec<usize> {
-            let places = (start + 1..end).filter(|place| depends.contains(place) == is_later);
+            let places = (start + 1..end).filter(|place| depends[place - start] == is_later);
             places.map(|place| self.kernel[place]).collect()
         };
         let between = [kernels(false), vec![first, last], kernels(true)].concat();
@@ -98,9 +103,10 @@ impl Order {
     }
 }
 
-/// Kernels that read the results of a kernel, or come after it without reading them.
-fn after(plan: &Plan, at: usize) -> BTreeSet<usize> {
+/// Kernels that read the results of a kernel, or come after it without reading them; some of them
+/// more than once.
+fn after(plan: &Plan, at: usize) -> impl Iterator<Item = usize> {
     let tasks = plan.clusters[at].tasks.iter();
-    let later = tasks.flat_map(|&task| plan.readers(task).into_iter().chain(plan.waiters(task)));
-    later.filter(|&later| later != at).collect()
+    let later = tasks.flat_map(|&task| plan.readers_of(task).chain(plan.waiters(task)));
+    later.filter(move |&later| later != at)
 }

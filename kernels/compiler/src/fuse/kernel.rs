@@ -51,7 +51,12 @@ impl Plan {
         if let Some(&call) = tasks.iter().find(|&&task| self.is_call(task)) {
             return Some(self.call_cost(call, tasks));
         }
-        let loops = self.loops(members, &outputs)?;
+        self.cost_of_loops(members, &outputs)
+    }
+
+    /// The cost of a generated kernel.
+    pub(super) fn cost_of_loops(&self, members: &Members, outputs: &[TaskId]) -> Option<Cost> {
+        let loops = self.loops(members, outputs)?;
         let (read, written) = loops.bytes();
         Some(Cost {
             bytes: read + written,

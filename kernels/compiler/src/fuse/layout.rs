@@ -1,7 +1,8 @@
 //! The pass that finds views that must be copied, as no kernel can read them by strides.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
+use super::alike::{Forms, Likeness};
 use super::body::{Source, body};
 use super::library;
 use super::lower::lower;
@@ -17,9 +18,7 @@ pub(super) fn layout(plan: &mut Plan) -> Result<(), Refusal> {
     refuse_empty(plan)?;
     let mut kept = BTreeSet::new();
     loop {
-        let misfits: Vec<TaskId> = (0..plan.tasks.len())
-            .filter(|&task| !fits(plan, task))
-            .collect();
+        let misfits = misfits(plan);
         if misfits.is_empty() {
             return Ok(());
         }
@@ -52,10 +51,26 @@ fn refuse_empty(plan: &Plan) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// The tasks that are neither a kernel nor a call.
+fn misfits(plan: &Plan) -> Vec<TaskId> {
+    let forms = Forms::new(plan);
+    let mut alike: HashMap<Likeness, bool> = HashMap::new();
+    let mut fits = |task: TaskId| {
+        if plan.is_call(task) {
+            return library::fits(plan, plan.tasks[task].node);
+        }
+        let likeness = forms.likeness(plan, &[task], &[task]);
+        let fits = *alike
+            .entry(likeness)
+            .or_insert_with(|| self::fits(plan, task));
+        debug_assert_eq!(fits, self::fits(plan, task));
+        fits
+    };
+    (0..plan.tasks.len()).filter(|&task| !fits(task)).collect()
+}
+
+/// Whether a task alone has a nest.
 fn fits(plan: &Plan, task: TaskId) -> bool {
-    if plan.is_call(task) {
-        return library::fits(plan, plan.tasks[task].node);
-    }
     let body = body(plan, &Members::from([task]), &[task]);
     let Ok(body) = body else { return false };
     let reads_itself = |operand: &super::body::Operand| {

@@ -30,6 +30,7 @@
 
 mod access;
 mod algebra;
+mod alike;
 mod assemble;
 mod attention;
 mod batch_norm;
@@ -118,7 +119,7 @@ pub struct Request<'a> {
 /// # Errors
 /// An operation that the target lacks, or a node that no kernel can be made for, by name.
 pub fn program(request: &Request<'_>) -> Result<Program, Refusal> {
-    let plan = passes(request, &mut |_, _| ())?;
+    let plan = passes(request, Watcher::default())?;
     Ok(assemble::assemble(&plan, request)?.program)
 }
 
@@ -149,74 +150,104 @@ pub struct Explained {
 /// As [`program`].
 pub fn explain(request: &Request<'_>) -> Result<Explained, Refusal> {
     let mut passes: Vec<Stage> = Vec::new();
-    self::passes(request, &mut |name, plan| {
+    let mut see = |name, plan: &Plan| {
         let stage = explain::stage(name, plan);
         if passes.last().is_none_or(|last| last.text != stage.text) {
             passes.push(stage);
         }
-    })?;
+    };
+    self::passes(request, Watcher(Some(&mut see)))?;
     Ok(Explained { passes })
 }
 
-/// Runs all passes; `see` is shown the plan after each.
-fn passes(
+/// A function that is shown the plan after each pass, with the name of the pass.
+type See<'s> = dyn FnMut(&'static str, &Plan) + 's;
+
+/// Who is shown the plan after each pass, if anybody.
+#[derive(Default)]
+struct Watcher<'s>(Option<&'s mut See<'s>>);
+
+impl Watcher<'_> {
+    fn see(&mut self, name: &'static str, plan: &Plan) {
+        if let Some(see) = &mut self.0 {
+            see(name, plan);
+        }
+    }
+
+    /// Shows a graph as a plan. Laying it out takes as long as most passes, so it is done for a
+    /// watcher alone.
+    fn see_graph(
+        &mut self,
+        name: &'static str,
+        laid_out: impl FnOnce() -> Result<Plan, Refusal>,
+    ) -> Result<(), Refusal> {
+        if self.0.is_some() {
+            self.see(name, &laid_out()?);
+        }
+        Ok(())
+    }
+}
+
+/// Runs all passes.
+fn passes(request: &Request<'_>, mut watcher: Watcher<'_>) -> Result<Plan, Refusal> {
+    let rules = Rules::new(request.policy, request.phase, request.target);
+    let mut plan = passes_over_graph(request, &rules, &mut watcher)?;
+    watcher.see("layout", &plan);
+    attention::merge(&mut plan, request);
+    epilogue::epilogue(&mut plan, &rules, request.target);
+    watcher.see("epilogue", &plan);
+    let mut costs = alike::Costs::new(&plan);
+    cluster::cluster(&mut plan, &rules, &mut costs);
+    watcher.see("cluster", &plan);
+    cluster::duplicate(&mut plan, &rules, &mut costs);
+    watcher.see("duplicate", &plan);
+    single_pass::single_pass(&mut plan, &rules, request.target);
+    watcher.see("single_pass", &plan);
+    in_place::in_place(&mut plan);
+    watcher.see("in_place", &plan);
+    horizontal::horizontal(&mut plan, &rules, request);
+    watcher.see("horizontal", &plan);
+    Ok(plan)
+}
+
+/// Runs the passes over the graph. In the plan of what they make of it each task is a kernel.
+fn passes_over_graph(
     request: &Request<'_>,
-    see: &mut dyn FnMut(&'static str, &Plan),
+    rules: &Rules,
+    watcher: &mut Watcher<'_>,
 ) -> Result<Plan, Refusal> {
     let wanted = wanted(request)?;
-    let mut whole = Whole {
-        graph: request.graph.clone(),
-        boundary: request.backward,
-        setup: Default::default(),
-    };
     let laid_out = |whole: &Whole| {
         let mut plan = Plan::new(whole, &wanted);
         layout::layout(&mut plan)?;
         plan.in_bf16 = bf16::in_memory(&plan, request);
         Ok::<_, Refusal>(plan)
     };
-    (whole, _) = rewrite::apply(&whole, reduce::SPLIT);
-    if request.policy == Policy::Compiled {
-        see("reductions", &laid_out(&whole)?);
-        (whole, _) = rewrite::apply(&whole, algebra::RULES);
-        see("algebra", &laid_out(&whole)?);
-        if request.by_library || attention::has_kernels(request) {
-            whole = attention::recognize(&whole, request)?;
-            see("attention", &laid_out(&whole)?);
-        }
-        if request.phase == Phase::Forward {
-            whole = batch_norm::fold_batch_norm(&whole);
-            see("fold_batch_norm", &laid_out(&whole)?);
-        } else {
-            whole = recompute::recompute(&whole);
-            see("recompute", &laid_out(&whole)?);
-        }
+    let (mut whole, _) = rewrite::apply(request.graph, request.backward, reduce::SPLIT);
+    if request.policy != Policy::Compiled {
+        return laid_out(&whole);
     }
-    let rules = Rules::new(request.policy, request.phase, request.target);
-    let mut plan = laid_out(&whole)?;
-    if request.policy == Policy::Compiled {
-        let concatenated = concatenate::concatenate(&whole, &plan, &rules, request);
+    watcher.see_graph("reductions", || laid_out(&whole))?;
+    (whole, _) = rewrite::apply(&whole.graph, whole.boundary, algebra::RULES);
+    watcher.see_graph("algebra", || laid_out(&whole))?;
+    if request.by_library || attention::has_kernels(request) {
+        whole = attention::recognize(&whole, request)?;
+        watcher.see_graph("attention", || laid_out(&whole))?;
+    }
+    let (name, whole) = match request.phase {
+        Phase::Forward => ("fold_batch_norm", batch_norm::fold_batch_norm(&whole)),
+        _ => ("recompute", recompute::recompute(&whole)),
+    };
+    let plan = laid_out(&whole)?;
+    watcher.see(name, &plan);
+    if let Some(concatenated) = concatenate::concatenate(&whole, &plan, rules, request) {
         let other = laid_out(&concatenated)?;
         // Not where a slice would have to be copied.
         if other.kept.len() <= plan.kept.len() {
-            plan = other;
+            watcher.see("concatenate", &other);
+            return Ok(other);
         }
-        see("concatenate", &plan);
     }
-    see("layout", &plan);
-    attention::merge(&mut plan, request);
-    epilogue::epilogue(&mut plan, &rules, request.target);
-    see("epilogue", &plan);
-    cluster::cluster(&mut plan, &rules);
-    see("cluster", &plan);
-    cluster::duplicate(&mut plan, &rules);
-    see("duplicate", &plan);
-    single_pass::single_pass(&mut plan, &rules, request.target);
-    see("single_pass", &plan);
-    in_place::in_place(&mut plan);
-    see("in_place", &plan);
-    horizontal::horizontal(&mut plan, &rules, request);
-    see("horizontal", &plan);
     Ok(plan)
 }
 

@@ -78,6 +78,7 @@ pub(super) fn read(plan: &Plan, at: usize) -> BTreeSet<TaskId> {
     let cluster = &plan.clusters[at];
     let members = cluster.members();
     let sources = members.iter().flat_map(|&task| plan.sources(task));
+    let sources = sources.copied();
     sources.filter(|task| !members.contains(task)).collect()
 }
 

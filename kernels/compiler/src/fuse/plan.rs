@@ -2,10 +2,11 @@
 //!
 //! A *task* yields the value of one node. A reduction over leading dimensions, or over all, is two
 //! tasks: its kernel stores one partial for each block of rows, and another kernel combines them
-//! ([`Kind::Combine`]). Views are no tasks unless they are *kept*: copied, since nothing can read
+//! ([`Kind::Combine`]). Views are not tasks unless they are *kept*: copied, since nothing can read
 //! them as they lie.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::parts::Part;
 use super::reduce::Class;
@@ -81,7 +82,7 @@ pub(super) enum Origin {
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     /// The graph.
-    pub graph: Graph,
+    pub graph: Arc<Graph>,
     /// First node of the backward pass.
     pub boundary: Option<NodeId>,
     /// Positions of the graph's outputs that are wanted.
@@ -98,6 +99,8 @@ pub(super) struct Plan {
     pub tasks: Vec<Task>,
     /// For each node, the task after which its value is in memory.
     value: Vec<Option<TaskId>>,
+    /// For each task, the tasks whose values it reads, ascending.
+    sources: Vec<Vec<TaskId>>,
     /// For each task, the tasks that read its value.
     pub users: Vec<Vec<TaskId>>,
     /// For each task, the tasks that it comes after without reading their values.
@@ -112,6 +115,8 @@ pub(super) struct Plan {
     pub clusters: Vec<Cluster>,
     /// For each task, the kernels that compute it, ascending.
     holders: Vec<Vec<usize>>,
+    /// For each task, the kernel that puts its value into memory.
+    homes: Vec<Option<usize>>,
     /// Single-pass reductions: kernels that store partials, each with the kernel that combines them
     /// in the same launch.
     pub single_passes: Vec<[usize; 2]>,
@@ -136,7 +141,7 @@ impl Plan {
     /// A plan of the wanted outputs in which each task is a kernel.
     pub(super) fn new(whole: &Whole, wanted: &[usize]) -> Self {
         let mut plan = Plan {
-            graph: whole.graph.clone(),
+            graph: Arc::clone(&whole.graph),
             boundary: whole.boundary,
             wanted: wanted.to_vec(),
             kept: BTreeSet::new(),
@@ -145,6 +150,7 @@ impl Plan {
             in_bf16: BTreeSet::new(),
             tasks: vec![],
             value: vec![],
+            sources: vec![],
             users: vec![],
             awaited: vec![],
             waiting: vec![],
@@ -152,6 +158,7 @@ impl Plan {
             is_result: vec![],
             clusters: vec![],
             holders: vec![],
+            homes: vec![],
             single_passes: vec![],
             in_place: BTreeMap::new(),
             horizontal: vec![],
@@ -198,11 +205,11 @@ impl Plan {
             }
             self.value[id.index()] = Some(self.tasks.len() - 1);
         }
+        let tasks = 0..self.tasks.len();
+        self.sources = tasks.map(|task| self.find_sources(task)).collect();
         self.users = vec![Vec::new(); self.tasks.len()];
-        for task in 0..self.tasks.len() {
-            for source in self.sources(task) {
-                self.users[source].push(task);
-            }
+        for (task, sources) in self.sources.iter().enumerate() {
+            sources.iter().for_each(|&at| self.users[at].push(task));
         }
         let tasks = 0..self.tasks.len();
         self.awaited = tasks.map(|task| self.find_awaited(task)).collect();
@@ -225,6 +232,7 @@ impl Plan {
         };
         self.clusters = (0..self.tasks.len()).map(alone).collect();
         self.holders = (0..self.tasks.len()).map(|task| vec![task]).collect();
+        self.homes = (0..self.tasks.len()).map(Some).collect();
     }
 
     /// Whether a node has a task, if it is needed.
@@ -306,15 +314,22 @@ impl Plan {
         self.value(self.tasks[task].node) != Some(task)
     }
 
-    /// Tasks whose values a task reads.
-    pub(super) fn sources(&self, task: TaskId) -> BTreeSet<TaskId> {
+    /// Tasks whose values a task reads, ascending.
+    pub(super) fn sources(&self, task: TaskId) -> &[TaskId] {
+        &self.sources[task]
+    }
+
+    fn find_sources(&self, task: TaskId) -> Vec<TaskId> {
         let Task { node, kind, .. } = self.tasks[task];
         if kind == Kind::Combine {
-            return [task - 1].into();
+            return vec![task - 1];
         }
         let operands = self.graph.node(node).sources().iter();
         let bases = operands.flat_map(|&operand| self.bases(operand));
-        bases.filter_map(|base| self.value(base)).collect()
+        let mut sources: Vec<TaskId> = bases.filter_map(|base| self.value(base)).collect();
+        sources.sort_unstable();
+        sources.dedup();
+        sources
     }
 
     /// Tasks that a task comes after without reading their values: it reads through barriers.
@@ -383,7 +398,11 @@ impl Plan {
     /// Values of a cluster's tasks that must be in memory, where `own` are the positions of kernels
     /// that it stands for: results, partials, and values that another kernel reads and does not
     /// compute itself.
-    pub(super) fn outputs(&self, tasks: &Members, own: &[usize]) -> Vec<TaskId> {
+    pub(super) fn outputs<'t>(
+        &self,
+        tasks: impl IntoIterator<Item = &'t TaskId>,
+        own: &[usize],
+    ) -> Vec<TaskId> {
         let is_read = |task: TaskId, user: TaskId| {
             let mut readers = self.holders[user].iter().filter(|at| !own.contains(at));
             readers.any(|&at| {
@@ -396,24 +415,24 @@ impl Plan {
                 || self.stores_partials(task)
                 || self.users[task].iter().any(|&user| is_read(task, user))
         };
-        tasks.iter().copied().filter(is_needed).collect()
+        tasks.into_iter().copied().filter(is_needed).collect()
     }
 
     /// The kernel that puts a task's value into memory.
     pub(super) fn home(&self, task: TaskId) -> Option<usize> {
-        let mut holders = self.holders[task].iter().copied();
-        holders.find(|&at| self.clusters[at].tasks.contains(&task))
+        self.homes[task]
     }
 
     /// The kernels that read a task's value from memory, or compute values from it.
     pub(super) fn readers(&self, task: TaskId) -> BTreeSet<usize> {
-        let holds = |at: &usize| {
-            let cluster = &self.clusters[*at];
-            cluster.copies.contains(&task)
-        };
+        self.readers_of(task).collect()
+    }
+
+    /// As [`Plan::readers`]: some of them more than once, in no order.
+    pub(super) fn readers_of(&self, task: TaskId) -> impl Iterator<Item = usize> {
         let users = self.users[task].iter();
         let readers = users.flat_map(|&user| self.holders[user].iter().copied());
-        readers.filter(|at| !holds(at)).collect()
+        readers.filter(move |&at| !self.clusters[at].copies.contains(&task))
     }
 
     /// Whether a kernel computes a value that others come after without reading it.
@@ -449,11 +468,10 @@ impl Plan {
     pub(super) fn merge(&mut self, one: usize, other: usize) {
         let Cluster { tasks, copies } = std::mem::take(&mut self.clusters[other]);
         for &task in tasks.iter().chain(&copies) {
-            let holders = &mut self.holders[task];
-            holders.retain(|&at| at != other && at != one);
-            holders.push(one);
-            holders.sort_unstable();
+            self.release(task, other);
+            self.hold(task, one);
         }
+        tasks.iter().for_each(|&task| self.homes[task] = Some(one));
         let into = &mut self.clusters[one];
         into.tasks.extend(tasks);
         into.copies.extend(copies);
@@ -473,7 +491,7 @@ impl Plan {
     /// Takes a copied value out of a kernel again.
     pub(super) fn uncopy(&mut self, task: TaskId, from: usize) {
         if self.clusters[from].copies.remove(&task) {
-            self.holders[task].retain(|&held| held != from);
+            self.release(task, from);
         }
     }
 
@@ -481,6 +499,13 @@ impl Plan {
         let holders = &mut self.holders[task];
         if let Err(position) = holders.binary_search(&at) {
             holders.insert(position, at);
+        }
+    }
+
+    fn release(&mut self, task: TaskId, at: usize) {
+        let holders = &mut self.holders[task];
+        if let Ok(position) = holders.binary_search(&at) {
+            holders.remove(position);
         }
     }
 
@@ -498,10 +523,14 @@ impl Plan {
                 continue;
             }
             let cluster = std::mem::take(&mut self.clusters[at]);
+            cluster
+                .tasks
+                .iter()
+                .for_each(|&task| self.homes[task] = None);
             for &task in cluster.tasks.iter().chain(&cluster.copies) {
-                self.holders[task].retain(|&held| held != at);
-                let sources = self.sources(task).into_iter();
-                open.extend(sources.filter_map(|source| self.home(source)));
+                self.release(task, at);
+                let sources = self.sources(task).iter();
+                open.extend(sources.filter_map(|&source| self.home(source)));
             }
             dropped.push((at, cluster));
         }
@@ -514,6 +543,8 @@ impl Plan {
             for &task in cluster.tasks.iter().chain(&cluster.copies) {
                 self.hold(task, at);
             }
+            let tasks = cluster.tasks.iter();
+            tasks.for_each(|&task| self.homes[task] = Some(at));
             self.clusters[at] = cluster;
         }
     }

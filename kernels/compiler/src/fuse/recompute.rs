@@ -24,7 +24,7 @@ pub(super) fn recompute(whole: &Whole) -> Whole {
     let mut copies: BTreeMap<NodeId, NodeId> = BTreeMap::new();
     // Copies are made of old nodes: where their operands are now is noted as they are passed.
     let mut now: Vec<NodeId> = Vec::new();
-    rewritten(whole, |graph, id, mut node| {
+    rewritten(old, whole.boundary, |graph, id, mut node| {
         if id >= boundary {
             for (slot, &operand) in node.operands.iter_mut().zip(&old.node(id).operands) {
                 if operand < boundary && again.contains(&operand) {

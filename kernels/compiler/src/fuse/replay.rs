@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::{Policy, Request, assemble, passes};
+use super::{Policy, Request, Watcher, assemble, passes};
 use crate::graph::{Graph, NodeId};
 use crate::stream::{Call, trace_in_order};
 use sweeper_program::Program;
@@ -16,7 +17,7 @@ pub struct Replay {
     pub program: Program,
     /// The graph that nodes of calls are of: that of the request, with reductions over scattered
     /// dimensions as several. Given tensors and results are those of the request.
-    pub graph: Graph,
+    pub graph: Arc<Graph>,
     /// The first node of the backward pass.
     pub backward: Option<NodeId>,
     /// The operations of one iteration, in order.
@@ -39,9 +40,9 @@ pub fn replay(request: &Request<'_>) -> Result<Replay, Refusal> {
         let reason = "a loop runs the forward pass too: take the phase `both`".to_owned();
         return Err(Refusal::Undefined(reason));
     }
-    let plan = passes(&request, &mut |_, _| ())?;
+    let plan = passes(&request, Watcher::default())?;
     let assembled = assemble::assemble(&plan, &request)?;
-    let graph = plan.graph.clone();
+    let graph = Arc::clone(&plan.graph);
     let wanted: Vec<NodeId> = graph
         .results(request.phase)
         .map(|output| output.node)

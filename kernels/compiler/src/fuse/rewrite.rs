@@ -1,6 +1,7 @@
 //! Passes that rewrite the graph itself.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::graph::pattern::Rule;
 use crate::graph::{Graph, Node, NodeId};
@@ -9,35 +10,32 @@ use crate::graph::{Graph, Node, NodeId};
 #[derive(Clone, Debug)]
 pub(super) struct Whole {
     /// The graph.
-    pub graph: Graph,
+    pub graph: Arc<Graph>,
     /// First node of the backward pass.
     pub boundary: Option<NodeId>,
     /// Nodes that are computed once, before anything else.
     pub setup: BTreeSet<NodeId>,
 }
 
-/// Rebuilds a graph; `add` adds the replacement of a node, whose operands are nodes of the new
-/// graph.
+/// Rebuilds a graph, whose backward pass begins at `backward`; `add` adds the replacement of a
+/// node, whose operands are nodes of the new graph.
 pub(super) fn rewritten(
-    whole: &Whole,
+    old: &Graph,
+    backward: Option<NodeId>,
     mut add: impl FnMut(&mut Graph, NodeId, Node) -> NodeId,
 ) -> Whole {
-    let old = &whole.graph;
     let mut boundary = None;
     let (graph, _) = old.copied(|graph, id, node| {
-        if whole.boundary == Some(id) {
+        if backward == Some(id) {
             boundary = Some(graph.begin_pass());
         }
         add(graph, id, node)
     });
-    if whole
-        .boundary
-        .is_some_and(|at| at.index() >= old.nodes().len())
-    {
+    if backward.is_some_and(|at| at.index() >= old.nodes().len()) {
         boundary = Some(graph.next());
     }
     Whole {
-        graph,
+        graph: Arc::new(graph),
         boundary,
         setup: BTreeSet::new(),
     }
@@ -45,12 +43,11 @@ pub(super) fn rewritten(
 
 /// Rebuilds a graph with the first rule that holds for each node. Also returns the nodes that rules
 /// added and that depend on parameters and constants alone.
-pub(super) fn apply(whole: &Whole, rules: &[Rule]) -> (Whole, Vec<NodeId>) {
-    let old = &whole.graph;
+pub(super) fn apply(old: &Graph, backward: Option<NodeId>, rules: &[Rule]) -> (Whole, Vec<NodeId>) {
     let uses_of_old = old.uses();
     let mut uses: Vec<usize> = Vec::new();
     let mut of_parameters = Vec::new();
-    let made = rewritten(whole, |graph, id, node| {
+    let made = rewritten(old, backward, |graph, id, node| {
         let first = graph.next();
         let made = rules
             .iter()

@@ -1,6 +1,9 @@
 //! Adding nodes: equal nodes are one, and arithmetic that does nothing is left out where it is
 //! asked for.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem::discriminant;
+
 use super::op::Op;
 use super::simplify;
 use super::{Given, Graph, Node, NodeId};
@@ -20,8 +23,7 @@ impl Graph {
         {
             return simpler;
         }
-        let key = (node.operands.first().copied(), node.group);
-        let same = self.by_first_operand.entry(key).or_default();
+        let same = self.by_hash.entry(hash(&node)).or_default();
         let mut candidates = same.iter().rev().take_while(|id| **id >= self.pass);
         if let Some(&equal) = candidates.find(|id| is_equal(&self.nodes[id.index()], &node)) {
             return equal;
@@ -102,6 +104,24 @@ impl Graph {
         let at = self.given.binary_search_by_key(&id, |given| given.node);
         at.ok().map(|at| self.given[at].role)
     }
+}
+
+/// A number that equal nodes share, and hardly any others.
+fn hash(node: &Node) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (
+        discriminant(&node.op),
+        &node.operands,
+        &node.shape,
+        node.group,
+    )
+        .hash(&mut hasher);
+    match &node.op {
+        Op::Input(name) => name.hash(&mut hasher),
+        Op::Constant(number) => number.to_bits().hash(&mut hasher),
+        _ => {}
+    }
+    hasher.finish()
 }
 
 /// Equal in every bit: 0 and -0 are different numbers.

@@ -23,7 +23,7 @@ pub mod on_device;
 #[cfg(any(test, feature = "mutate"))]
 pub mod mutate;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -144,10 +144,9 @@ pub struct Graph {
     /// Whether nodes are simplified before they are added.
     #[serde(skip)]
     simplifies: bool,
-    /// All nodes by their first operand and their group, ascending: where equal nodes are looked
-    /// for.
+    /// All nodes by their hash, ascending: where equal nodes are looked for.
     #[serde(skip)]
-    by_first_operand: BTreeMap<(Option<NodeId>, Option<GroupId>), Vec<NodeId>>,
+    by_hash: HashMap<u64, Vec<NodeId>>,
     /// For each node, whether it depends on parameters and constants alone.
     #[serde(skip)]
     is_of_parameters: Vec<bool>,

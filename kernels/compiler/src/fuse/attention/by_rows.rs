@@ -19,7 +19,7 @@ pub(super) fn by_rows(whole: &Whole) -> Whole {
         (is_exchange(&node.op) && is_matrix(operand)).then_some(operand)
     });
     let exchanged: BTreeSet<NodeId> = exchanged.collect();
-    rewritten(whole, |graph, id, mut node| {
+    rewritten(old, whole.boundary, |graph, id, mut node| {
         match node.op {
             Op::Attention(attention) if exchanged.contains(&id) => {
                 let mut beside = node.clone();

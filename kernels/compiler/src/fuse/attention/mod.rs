@@ -130,7 +130,11 @@ pub(super) fn has_kernels(request: &Request<'_>) -> bool {
 /// An attention for a library that has none for the request.
 pub(super) fn recognize(whole: &Whole, request: &Request<'_>) -> Result<Whole, Refusal> {
     if request.by_library {
-        let (whole, _) = apply(whole, Rules::<BY_LIBRARY, false>::ALL);
+        let (whole, _) = apply(
+            &whole.graph,
+            whole.boundary,
+            Rules::<BY_LIBRARY, false>::ALL,
+        );
         by_library::check(&whole.graph, request)?;
         return Ok(whole);
     }
@@ -142,7 +146,7 @@ pub(super) fn recognize(whole: &Whole, request: &Request<'_>) -> Result<Whole, R
         (Some(Kernels::Cuda | Kernels::Cpu), _) => Rules::<{ 2 * cuda::COLUMNS }, true>::ALL,
         _ => Rules::<{ 2 * cuda::COLUMNS }, false>::ALL,
     };
-    let (whole, _) = apply(whole, rules);
+    let (whole, _) = apply(&whole.graph, whole.boundary, rules);
     Ok(match kernels.is_some_and(Kernels::are_on_tensor_cores) {
         true => by_rows::by_rows(&whole),
         false => whole,

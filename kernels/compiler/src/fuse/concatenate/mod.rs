@@ -66,24 +66,23 @@ struct Product {
     factors: [Option<Factor>; 2],
 }
 
-/// Makes one product of several. `plan` is the plan of the graph.
+/// Makes one product of several; none where there are no such products. `plan` is the plan of the
+/// graph.
 pub(super) fn concatenate(
     whole: &Whole,
     plan: &Plan,
     rules: &Rules,
     request: &Request<'_>,
-) -> Whole {
+) -> Option<Whole> {
     if *request.target == Target::Cpu {
-        return whole.clone();
+        return None;
     }
     let mut search = Search::new(plan, rules, request.precision);
     search.added();
     search.sharing(0);
     search.sharing(1);
-    match search.groups.is_empty() {
-        true => whole.clone(),
-        false => rebuild::rebuilt(whole, &search.groups, &search.concatenations.all),
-    }
+    let has_groups = !search.groups.is_empty();
+    has_groups.then(|| rebuild::rebuilt(whole, &search.groups, &search.concatenations.all))
 }
 
 struct Search<'a> {

@@ -1,6 +1,7 @@
 //! The graph in which groups of products are one product each.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::{Concatenation, Group, Stretch};
 use crate::fuse::rewrite::Whole;
@@ -60,7 +61,7 @@ pub(super) fn rebuilt(whole: &Whole, groups: &[Group], concatenations: &[Concate
     }
     let setup = whole.setup.iter().map(|&id| rebuild.node(id)).collect();
     Whole {
-        graph: rebuild.graph,
+        graph: Arc::new(rebuild.graph),
         boundary,
         setup,
     }

@@ -1,7 +1,7 @@
 //! Values that are bf16 in memory.
 
 use super::{check, cuda};
-use crate::fuse::{Policy, Request, explain, passes, program};
+use crate::fuse::{Policy, Request, Watcher, explain, passes, program};
 use crate::graph::{self, Graph, NodeId};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::tensor::{Dtype, Tensor};
@@ -131,7 +131,11 @@ fn heads_beside_each_other_mean_the_same() {
         (name.to_owned(), Tensor::f32(node.shape.clone(), values))
     });
     let inputs = inputs.collect();
-    let plan = passes(&request(&graph, Policy::Compiled, &target), &mut |_, _| ()).unwrap();
+    let plan = passes(
+        &request(&graph, Policy::Compiled, &target),
+        Watcher::default(),
+    )
+    .unwrap();
     check(&graph, &inputs, &plan, "heads");
 }
 

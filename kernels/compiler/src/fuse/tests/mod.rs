@@ -12,7 +12,7 @@ mod random;
 use proptest::prelude::*;
 
 use super::plan::Plan;
-use super::{Policy, Request, passes};
+use super::{Policy, Request, Watcher, passes};
 use crate::graph::{Binary, Graph, NodeId, Op, Reduction, Unary, differentiate, evaluate};
 use sweeper_program::tensor::{Dtype, Tensor, Tensors};
 use sweeper_program::workload::{Phase, Target};
@@ -41,7 +41,7 @@ fn plan_on(
         precision: Precision::F32,
         by_library: false,
     };
-    passes(&request, &mut |_, _| ()).unwrap_or_else(|refusal| panic!("{policy:?}: {refusal}"))
+    passes(&request, Watcher::default()).unwrap_or_else(|refusal| panic!("{policy:?}: {refusal}"))
 }
 
 fn cuda() -> Target {

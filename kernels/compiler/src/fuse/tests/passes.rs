@@ -1,7 +1,7 @@
 //! Single passes on graphs made for them.
 
 use super::{POLICIES, cuda, plan, plan_on};
-use crate::fuse::{Policy, Request, passes, program};
+use crate::fuse::{Policy, Request, Watcher, passes, program};
 use crate::graph::{Binary, Convolution, Graph, NodeId, Op, Reduction, Unary, differentiate};
 use sweeper_program::tensor::Dtype;
 use sweeper_program::workload::{Phase, Refusal, Target};
@@ -323,7 +323,7 @@ fn what_no_cache_holds_is_not_kept_waiting() {
             target,
             ..request(&graph, None, Phase::Forward)
         };
-        let plan = passes(&request, &mut |_, _| ()).unwrap();
+        let plan = passes(&request, Watcher::default()).unwrap();
         let groups = plan.horizontal.iter();
         groups.map(|group| group.kernels.len()).collect::<Vec<_>>()
     };
