@@ -9,6 +9,7 @@ use sweeper_compiler::fuse::{self, Policy, Request};
 use sweeper_compiler::graph::{Graph, GraphError, Node, NodeId, Op, Output};
 use sweeper_program::check::{self, Check};
 use sweeper_program::inputs::InputKey;
+use sweeper_program::spread;
 use sweeper_program::tensor::{Dtype, Tensor, Tensors};
 use sweeper_program::workload::{
     BackendInfo, CanonicalShape, DeviceOracle, Dispatcher, ParameterError, Phase, Problem, Refusal,
@@ -133,8 +134,7 @@ pub trait Computation: Send + Sync + Sized + 'static {
     /// A sentence that says which value of which tensor is not allowed.
     fn validate(&self, inputs: &Tensors) -> Result<(), String>;
 
-    /// The answers of [`Problem::oracle`], possibly with further tensors that
-    /// [`Computation::check`] needs.
+    /// The answers of [`Problem::oracle`], with the spread of each beside it.
     fn oracle(&self, inputs: &Tensors, phase: Phase) -> Tensors;
 
     /// As [`Problem::oracle_operations`], of all threads together.
@@ -158,15 +158,6 @@ pub trait Computation: Send + Sync + Sized + 'static {
     fn smaller(&self, phase: Phase, operations: f64) -> Option<Self> {
         self.reduced(phase, operations)
     }
-
-    /// Judges the outputs that `specs` lists.
-    fn check(
-        &self,
-        inputs: &Tensors,
-        outputs: &Tensors,
-        expected: &Tensors,
-        specs: &[TensorSpec],
-    ) -> Check;
 
     /// The program of the backend `library` for the workload called `name`.
     ///
@@ -377,13 +368,16 @@ impl<C: Computation> Problem for GraphProblem<C> {
 
     fn check(
         &self,
-        inputs: &Tensors,
+        _inputs: &Tensors,
         outputs: &Tensors,
         expected: &Tensors,
         phase: Phase,
     ) -> Check {
-        let specs = self.outputs(phase);
-        self.computation.check(inputs, outputs, expected, &specs)
+        let judge =
+            |spec: &TensorSpec| spread::judge(&spec.name, outputs.get(&spec.name), expected);
+        Check {
+            tensors: self.outputs(phase).iter().map(judge).collect(),
+        }
     }
 
     /// Bytes of the inputs on which the results depend, and of the results. Tensors that a forward

@@ -20,7 +20,6 @@ pub mod patterns;
 pub mod registry;
 pub mod semicrf;
 pub mod showing;
-mod spread;
 #[cfg(test)]
 mod streams;
 pub mod transformer;

@@ -10,11 +10,10 @@ pub mod precision;
 
 use crate::graph_problem::{Built, Computation, expect};
 use crate::showing::make_rows;
-use crate::spread;
 use sweeper_compiler::fuse::{self, Policy, Request};
 use sweeper_compiler::graph::on_device::{self, Wanted};
 use sweeper_compiler::graph::{self, GraphError, NodeId, Op, Output, Rounding};
-use sweeper_program::check::{self, Check};
+use sweeper_program::check;
 use sweeper_program::inputs::{InputKey, Stream};
 use sweeper_program::spread::{Spread, name_of};
 use sweeper_program::tensor::{Dtype, Tensor, Tensors};
@@ -228,16 +227,6 @@ impl<E: Evaluated> Computation for E {
             smaller.shrink()?;
         }
         Some(smaller)
-    }
-
-    fn check(
-        &self,
-        _inputs: &Tensors,
-        outputs: &Tensors,
-        expected: &Tensors,
-        specs: &[TensorSpec],
-    ) -> Check {
-        spread::check(outputs, expected, specs)
     }
 
     /// The program of library calls alone: a library has the problem if no code is left to generate

@@ -6,10 +6,8 @@ use crate::graph_builder::{Added, Builder};
 use crate::graph_problem::{Built, Computation, expect};
 use crate::graph_workload::Given;
 use crate::showing::{edges, kind_of_row, make_kinds};
-use crate::spread;
 use sweeper_compiler::graph::{GraphError, NodeId};
 use sweeper_program::Program;
-use sweeper_program::check::Check;
 use sweeper_program::inputs::{InputKey, Stream};
 use sweeper_program::tensor::{Dtype, Tensor, Tensors};
 use sweeper_program::workload::{Phase, Refusal, Target, TensorSpec};
@@ -159,16 +157,6 @@ impl Computation for SizedOperation {
             },
             ..*self
         })
-    }
-
-    fn check(
-        &self,
-        _inputs: &Tensors,
-        outputs: &Tensors,
-        expected: &Tensors,
-        specs: &[TensorSpec],
-    ) -> Check {
-        spread::check(outputs, expected, specs)
     }
 
     fn by_library(&self, name: &str, _: Phase, _: &Target) -> Result<Program, Refusal> {
