@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::Space;
+use super::file::Space;
 use crate::expression::{Expression, FaultKind, Kind, Known, Scope, Tree};
 use crate::interchange::python::Object;
 use crate::toml_text::{in_comment, key, string};
