@@ -54,7 +54,7 @@ impl FromStr for FailOn {
             ("status" | "missing" | "digest" | "metric", Some(_)) => {
                 return Err(format!("`{text}`: `{word}` has no size; {FORMS}"));
             }
-            _ => return Err(format!("`{text}` is no condition; {FORMS}")),
+            _ => return Err(format!("`{text}` is not a condition; {FORMS}")),
         };
         Ok(FailOn {
             text: text.trim().to_owned(),
@@ -73,7 +73,7 @@ fn share_of(text: &str, share: &str) -> Result<f64, String> {
     match number.parse::<f64>() {
         Ok(percent) if is_plain => Ok(percent / 100.0),
         _ => Err(format!(
-            "`{text}`: `{number}` is no number of percent; {FORMS}"
+            "`{text}`: `{number}` is not a number of percent; {FORMS}"
         )),
     }
 }
@@ -148,17 +148,17 @@ mod tests {
     #[test]
     fn what_may_not() {
         for (text, part) in [
-            ("", "is no condition"),
-            ("slow", "is no condition"),
-            ("slower >= 3%", "is no number"),
+            ("", "is not a condition"),
+            ("slow", "is not a condition"),
+            ("slower >= 3%", "is not a number"),
             ("slower > 3", "has no `%`"),
-            ("slower > %", "is no number"),
-            ("slower > -3%", "is no number"),
-            ("slower > inf%", "is no number"),
-            ("slower > 1e2%", "is no number"),
-            ("slower > 3% > 2%", "is no number"),
+            ("slower > %", "is not a number"),
+            ("slower > -3%", "is not a number"),
+            ("slower > inf%", "is not a number"),
+            ("slower > 1e2%", "is not a number"),
+            ("slower > 3% > 2%", "is not a number"),
             ("status > 3%", "has no size"),
-            ("Slower", "is no condition"),
+            ("Slower", "is not a condition"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(

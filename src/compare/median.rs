@@ -32,7 +32,7 @@ pub(super) struct Centre {
 
 impl Centre {
     /// The centre of a row: from its samples where the source has them, else from the interval or
-    /// the quartiles that it kept. `None` where the median is no positive number.
+    /// the quartiles that it kept. `None` where the median is not a positive number.
     pub(super) fn of(times: &Times, samples_ns: &[f64]) -> Option<Self> {
         if !is_time(&times.median) {
             return None;
@@ -101,7 +101,7 @@ fn error_of_samples(samples: &[f64]) -> Error {
 
 /// The probability that fewer than `rank` of `count` fair coins show heads.
 fn binomial_below(count: usize, rank: usize) -> f64 {
-    // By logarithms: 2^-1075 is no number any more.
+    // By logarithms: 2^-1075 is not representable.
     let mut log = -(count as f64) * std::f64::consts::LN_2;
     let mut total = log.exp();
     for heads in 1..rank {

@@ -247,7 +247,7 @@ impl SpreadFile {
     /// Writes the file into the cache's `folder`.
     ///
     /// # Errors
-    /// Those of the file system; if the folder is no cache.
+    /// Those of the file system; if the folder is not a cache.
     pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
         let path = path(folder, &self.device, self.threads)
             .ok_or_else(|| io::Error::other("the device has no text"))?;

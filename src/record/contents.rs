@@ -70,7 +70,7 @@ impl Lines {
             crc: 0,
         };
         let mut crc = crc32fast::Hasher::new();
-        // Bytes that were read and are no whole line yet.
+        // Bytes that were read and are not yet a whole line.
         let mut open: Vec<u8> = Vec::new();
         let mut number = 0;
         loop {
@@ -109,7 +109,7 @@ impl Lines {
         }
         if number == 1 {
             let found: Header = serde_json::from_slice(line)
-                .map_err(|_| damaged("the first line is no journal's"))?;
+                .map_err(|_| damaged("the first line is not a journal's"))?;
             if found.journal > VERSION {
                 return Err(JournalError::Newer {
                     path: self.path.clone(),
@@ -118,7 +118,7 @@ impl Lines {
             }
             self.header = Some(found);
         } else {
-            let point = point_of(line).ok_or_else(|| damaged("the line is no row"))?;
+            let point = point_of(line).ok_or_else(|| damaged("the line is not a row"))?;
             let length = u32::try_from(line.len()).map_err(|_| damaged("the line is too long"))?;
             let start = self.whole_bytes;
             self.rows.push((point, Span { start, length }));

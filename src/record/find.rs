@@ -106,7 +106,7 @@ pub struct Listing {
 
 impl Listing {
     /// Adds the runs at `path` and up to `depth` folders below it. A run's own folders, such as its
-    /// exports, are no runs; only its attempts are.
+    /// exports, are not runs; only its attempts are.
     fn look(&mut self, path: PathBuf, depth: usize) {
         if is_run(&path) {
             let attempts = attempts(&path);

@@ -258,7 +258,7 @@ impl Hold {
 
     /// True while no other process took it, as happens to one that was suspended for long.
     pub fn is_own(&self) -> bool {
-        // A file system that doesn't answer is no other process.
+        // A file system that doesn't answer is not another process.
         read(&self.path).is_none_or(|held| held.token == self.holder.token)
     }
 }

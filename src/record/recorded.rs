@@ -30,7 +30,7 @@ impl Recorded {
     /// Reads the run in `path`.
     ///
     /// # Errors
-    /// If it is no run's folder, one that was damaged, or one of a newer program.
+    /// If it is not a run's folder, if it was damaged, or if a newer program wrote it.
     pub fn read(path: &Path) -> Result<Self, FolderError> {
         let file = path.join("environment.json");
         let unusable = |reason: String| FolderError::Foreign {

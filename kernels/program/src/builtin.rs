@@ -169,7 +169,7 @@ impl<'a> Call<'a> {
     pub fn float(&self, position: usize) -> f32 {
         match self.args[position] {
             CallArg::Float(value) => value,
-            ref other => panic!("argument {position} is no float: {other:?}"),
+            ref other => panic!("argument {position} is not a float: {other:?}"),
         }
     }
 }
@@ -178,7 +178,7 @@ impl<'a> Call<'a> {
 #[cold]
 #[inline(never)]
 fn no_integer(position: usize, found: &CallArg<'_>) -> ! {
-    panic!("argument {position} is no integer: {found:?}")
+    panic!("argument {position} is not an integer: {found:?}")
 }
 
 #[cold]

@@ -112,7 +112,7 @@ fn crossover(
         .take_while(|value| is_ahead(value))
         .count();
     let name = block.sizes.first()?;
-    // One size alone is no trend.
+    // One size alone is not a trend.
     (ahead > 1 && ahead < values.len()).then(|| {
         let from = values[values.len() - ahead];
         format!("at each size from {name} = {from} on")

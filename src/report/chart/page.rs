@@ -191,7 +191,7 @@ pub(super) fn small_width(text: &str) -> f64 {
 pub(super) const MOST_LABEL: f64 = 0.5 * WIDTH;
 pub(super) const MOST_SAID: f64 = 0.3 * WIDTH;
 
-/// Small text that is no wider than `most`: of a longer one the middle is left out.
+/// Small text of at most the width `most`: the middle of a longer one is left out.
 pub(super) fn fitted(text: &str, most: f64) -> Cow<'_, str> {
     fitted_in(text, most, Weight::Regular)
 }

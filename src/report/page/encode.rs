@@ -141,7 +141,7 @@ fn code_numbers(numbers: &[f64], most: usize) -> Coded {
     let mut codes: BTreeMap<u64, u64> = BTreeMap::new();
     for number in numbers {
         codes.insert(key(number), 0);
-        // Infinities are no JSON.
+        // JSON has no infinities.
         if codes.len() > most || number.is_infinite() {
             return Coded {
                 kind: "numbers",

@@ -104,7 +104,7 @@ mod tests {
         };
         assert_eq!(changed(used_twice), None);
         assert_eq!(changed(|nest| nest.stores[0].value = ValueId(3)), None);
-        // The exponent subtracts the sum of x, which is no bound; and a maximum of another value
+        // The exponent subtracts the sum of x, which is not a bound; and a maximum of another value
         // than x.
         assert_eq!(
             changed(|nest| nest.values[1] = nest.values[5].clone()),

@@ -122,7 +122,7 @@ fn has_exact_gelu(plan: &Plan, call: TaskId) -> bool {
         && is_whole(&plan.graph.node(node.operands[0]).shape)
 }
 
-/// The only task that reads a value, if it is no result.
+/// The only task that reads a value, if it is not a result.
 fn sole_user(plan: &Plan, task: TaskId) -> Option<TaskId> {
     match plan.users[task][..] {
         [user] if !plan.is_result[task] => Some(user),

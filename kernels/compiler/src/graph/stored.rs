@@ -7,8 +7,8 @@
 use super::{AttentionPart, Graph, NodeId, Op};
 use sweeper_program::Precision;
 
-/// Whether a value may be bf16 in memory: a product of matrices that is no result of the graph, as
-/// frameworks have it between operations. Logits and gradients by parameters are results. Sums,
+/// Whether a value may be bf16 in memory: a product of matrices that is not a result of the graph,
+/// as frameworks have it between operations. Logits and gradients by parameters are results. Sums,
 /// statistics and functions of such values are f32.
 pub(crate) fn may_be_bf16(graph: &Graph, id: NodeId, precision: Precision) -> bool {
     let is_product = match graph.node(id).op {

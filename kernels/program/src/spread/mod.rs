@@ -267,7 +267,7 @@ impl Spread {
         Tensor::f64([values.len()], values)
     }
 
-    /// The spread of an output of this shape, from such a tensor; none if it is no such tensor.
+    /// The spread of an output of this shape, from such a tensor; none if it is another tensor.
     pub fn from_tensor(shape: &[usize], tensor: &Tensor) -> Option<Spread> {
         let values = as_f64(tensor);
         let (head, mut rest) = values.split_at_checked(4)?;

@@ -119,7 +119,7 @@ impl CopyProblem {
 /// The kernel of a backend that copies so many elements, and its geometry.
 ///
 /// # Panics
-/// If the backend is `builtin` and the target is no CPU.
+/// If the backend is `builtin` and the target is not a CPU.
 pub(crate) fn copy_kernel(backend: &str, elements: usize, target: &Target) -> (Kernel, Geometry) {
     let kernel = |language, files: &'static [SourceFile], defines| {
         Kernel::Compiled(KernelSource {

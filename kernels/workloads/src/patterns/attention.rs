@@ -244,7 +244,7 @@ impl Evaluated for Attention {
     }
 
     /// The guide's, of the forward pass. A causal mask halves them. The backward pass has two
-    /// products for each of the forward pass; what is computed again is no useful work.
+    /// products for each of the forward pass; what is computed again is not useful work.
     fn flops(&self, phase: Phase) -> Option<f64> {
         let (products, each) = match self.until {
             Until::Scores => (1.0, 1.0),

@@ -75,7 +75,7 @@ fn configurations_stand_below_the_best_of_their_problem() {
         failed,
         configuration(32, 128, 3000.0),
         again(configuration(64, 128, 6000.0), 6000.0),
-        // One configuration alone is no choice.
+        // One configuration alone is not a choice.
         linear("other{threads=1}", "bias", 64, 10.0),
         linear("eager", "bias", 64, 10.0),
     ];

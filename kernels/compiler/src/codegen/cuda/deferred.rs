@@ -86,7 +86,7 @@ impl DeferredEpilogue {
         inputs
     }
 
-    /// An element that is no exponent needs a reduction of its row or a value of the epilogue.
+    /// An element that is not an exponent needs a reduction of its row or a value of the epilogue.
     fn is_used_by_elements(&self, nest: &Nest, stages: &Stages) -> bool {
         let own = [self.partials(), self.values.clone()].concat();
         let is_exponent =

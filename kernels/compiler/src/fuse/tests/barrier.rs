@@ -52,7 +52,7 @@ fn what_is_computed_again_is_not_computed_early() {
             let tasks = plan.clusters[at].tasks.iter();
             tasks.map(|&task| plan.tasks[task].node).collect()
         };
-        // The barrier itself is no kernel.
+        // The barrier itself is not a kernel.
         let found: Vec<Vec<NodeId>> = kernels.iter().map(nodes).collect();
         assert_eq!(found, [[once], [product], [again]], "{policy:?}");
     }

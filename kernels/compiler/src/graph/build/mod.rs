@@ -326,7 +326,7 @@ impl Graph {
     /// Dimensions in another order: dimension `i` of the result is dimension `order[i]` of `x`.
     ///
     /// # Errors
-    /// An order that is no permutation of the dimensions.
+    /// An order that is not a permutation of the dimensions.
     pub fn transpose(&mut self, x: NodeId, order: &[usize]) -> Added {
         let op = Op::Transpose {
             order: order.to_vec(),

@@ -68,7 +68,7 @@ static ENTRIES: [Entry; 21] = [
 fn find(builtin: &Builtin) -> &'static Entry {
     let mut entries = ENTRIES.iter();
     let found = entries.find(|entry| entry.builtin == builtin.name);
-    found.unwrap_or_else(|| unreachable!("`{}` is no operation of this folder", builtin.name))
+    found.unwrap_or_else(|| unreachable!("`{}` is not an operation of this folder", builtin.name))
 }
 
 /// The source to compile for an operation.

@@ -15,8 +15,8 @@ use sweeper_program::tensor::Tensors;
 use sweeper_program::workload::TensorSpec;
 
 /// The greatest difference of the marked segmentations' scores from the best ones, infinite if the
-/// marks are no segmentation, and the greatest that is right; both relative to the greatest of the
-/// best scores' sizes, and of 1.
+/// marks are not a segmentation, and the greatest that is right; both relative to the greatest of
+/// the best scores' sizes, and of 1.
 pub(super) fn error(
     sizes: &Sizes,
     inputs: &Tensors,
