@@ -1,43 +1,18 @@
 //! The journey of a sweep: manifest, grid, plan, compile, execute, record, report.
 //!
-//! Modules are listed in the order of the journey. Data flows one way; verbs meet only through
-//! files.
+//! The crates of the stages stand one above the other: [`sweeper_model`] has the nouns that all
+//! share, [`sweeper_manifest`] reads and plans, [`sweeper_engine`] measures, [`sweeper_results`]
+//! keeps and shows. Here are runs, which lead from one to the next, and the command line.
 
-pub mod files;
-pub mod frames;
-pub mod toml_text;
-pub mod proc_stat;
-pub mod scratch;
-pub mod library_folders;
-pub mod tensor_file;
-pub mod identity;
-pub mod hardware;
-pub mod word;
-pub mod status;
-pub mod shard;
-pub mod row;
-pub mod tuning;
-pub mod expression;
-pub mod declared;
-pub mod manifest;
-pub mod mode;
-pub mod grid;
-pub mod plan;
-pub mod compile;
-pub mod device;
-pub mod auto;
-pub mod execute;
-pub mod guides;
-pub mod record;
+pub use sweeper_engine::{auto, compile, device, execute};
+pub use sweeper_manifest as manifest;
+pub use sweeper_manifest::{declared, grid, interchange, plan};
+pub use sweeper_model::{
+    economics, expression, files, frames, fusion, hardware, identity, interval, library_folders,
+    mode, proc_stat, quantity, row, scratch, shard, stats, status, tensor_file, toml_text, tuning,
+    word,
+};
+pub use sweeper_results::{compare, guides, record, report};
+
 pub mod run;
-pub mod report;
-pub mod compare;
-pub mod stats;
-pub mod interval;
-pub mod economics;
-pub mod fusion;
-pub mod quantity;
-pub mod interchange;
 pub mod cli;
-#[cfg(test)]
-mod golden;

@@ -12,15 +12,15 @@ use serde_json::json;
 use super::exit::Exit;
 use super::screen::Screen;
 use super::{compare, place, signals, worker};
-use crate::compare::aa::{Assessment, Trials, assess};
-use crate::compare::spread::SpreadFile;
-use crate::hardware::DeviceKind;
-use crate::manifest::Sources;
-use crate::manifest::render::{Colour, render};
-use crate::quantity;
-use crate::report::source::{self, Source};
 use crate::run::repeats::{AA, Repeats};
 use crate::run::rows::now_unix_s;
+use sweeper_manifest::Sources;
+use sweeper_manifest::render::{Colour, render};
+use sweeper_model::hardware::DeviceKind;
+use sweeper_model::quantity;
+use sweeper_results::compare::aa::{Assessment, Trials, assess};
+use sweeper_results::compare::spread::SpreadFile;
+use sweeper_results::report::source::{self, Source};
 
 /// Arguments of `doctor --aa`.
 #[derive(Args)]

@@ -8,9 +8,9 @@ use clap::Args;
 use super::exit::Exit;
 use super::screen::Screen;
 use super::{runs, slurm};
-use crate::record::find;
-use crate::record::recorded::Recorded;
-use crate::record::submission::{Submission, jobs_of};
+use sweeper_results::record::find;
+use sweeper_results::record::recorded::Recorded;
+use sweeper_results::record::submission::{Submission, jobs_of};
 
 /// Arguments of `cancel`.
 #[derive(Args)]

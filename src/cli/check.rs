@@ -6,11 +6,11 @@ use serde_json::{Value as Json, json};
 use super::exit::Exit;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
-use crate::grid::Grid;
-use crate::manifest::Manifest;
-use crate::plan::canonical::Canonical;
-use crate::plan::describe;
-use crate::plan::selection::Selection;
+use sweeper_manifest::Manifest;
+use sweeper_manifest::grid::Grid;
+use sweeper_manifest::plan::canonical::Canonical;
+use sweeper_manifest::plan::describe;
+use sweeper_manifest::plan::selection::Selection;
 
 /// Arguments of `check`.
 #[derive(Args)]

@@ -9,13 +9,13 @@ use super::exit::Exit;
 use super::place;
 use super::runs::Place;
 use super::screen::Screen;
-use crate::compare::fail_on::FailOn;
-use crate::compare::pairing::Pairs;
-use crate::compare::render::{data, markdown, terminal};
-use crate::compare::spread::{Spread, SpreadFile};
-use crate::compare::verdict::{Correction, Rule};
-use crate::compare::{CompareError, Comparison, Settings, compare as compare_sides};
-use crate::report::source::{self, Source, folders};
+use sweeper_results::compare::fail_on::FailOn;
+use sweeper_results::compare::pairing::Pairs;
+use sweeper_results::compare::render::{data, markdown, terminal};
+use sweeper_results::compare::spread::{Spread, SpreadFile};
+use sweeper_results::compare::verdict::{Correction, Rule};
+use sweeper_results::compare::{CompareError, Comparison, Settings, compare as compare_sides};
+use sweeper_results::report::source::{self, Source, folders};
 
 const TURNS: &str = "\
 Two runs differ by more than their samples show. Where it matters, make runs in turns:

@@ -10,20 +10,20 @@ use serde_json::json;
 use super::exit::Exit;
 use super::screen::Screen;
 use super::{aa, place, worker};
-use crate::compile::kernels::Kernels;
-use crate::compile::toolchain::Toolchain;
-use crate::device::cpu::identity;
-use crate::device::cuda;
-use crate::device::cuda::libraries::{Facts, Nvidia};
-use crate::device::sandbox::Grants;
-use crate::execute::protocol::DeviceRequest;
-use crate::execute::supervisor::Supervisor;
-use crate::hardware::ceilings::{COPY, CeilingSource, Ceilings};
-use crate::hardware::{DeviceIdentity, DeviceKind};
-use crate::identity::CacheState;
-use crate::manifest::settings::{DEFAULT_CACHE_GB, GB};
-use crate::quantity;
 use crate::run::{self, calibration::Calibrator, ceilings_file::CeilingsFile};
+use sweeper_engine::compile::kernels::Kernels;
+use sweeper_engine::compile::toolchain::Toolchain;
+use sweeper_engine::device::cpu::identity;
+use sweeper_engine::device::cuda;
+use sweeper_engine::device::cuda::libraries::{Facts, Nvidia};
+use sweeper_engine::device::sandbox::Grants;
+use sweeper_engine::execute::protocol::DeviceRequest;
+use sweeper_engine::execute::supervisor::Supervisor;
+use sweeper_manifest::settings::{DEFAULT_CACHE_GB, GB};
+use sweeper_model::hardware::ceilings::{COPY, CeilingSource, Ceilings};
+use sweeper_model::hardware::{DeviceIdentity, DeviceKind};
+use sweeper_model::identity::CacheState;
+use sweeper_model::quantity;
 
 /// Arguments of `devices`.
 #[derive(Args)]
@@ -159,7 +159,7 @@ fn calibrate(screen: &Screen) -> Exit {
                 device: &device,
                 limit: KERNEL_LIMIT,
                 require_cached: false,
-                stop: &crate::compile::NEVER,
+                stop: &sweeper_engine::compile::NEVER,
             },
             target: run::plan_device(&request).target,
             threads: request.threads,
@@ -322,7 +322,7 @@ fn findings() -> Vec<Finding> {
             true,
             format!(
                 "{} available",
-                quantity::bytes(crate::device::memory::available_bytes())
+                quantity::bytes(sweeper_engine::device::memory::available_bytes())
             ),
         ),
         finding(

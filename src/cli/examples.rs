@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::exit::Exit;
 use super::screen::Screen;
-use crate::report::answer::folded;
+use sweeper_results::report::answer::folded;
 
 /// Names and texts; the question is what `about` asks.
 const EXAMPLES: [(&str, &str); 6] = [

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use crate::execute::supervisor::WorkerError;
 use crate::run::RunError;
+use sweeper_engine::execute::supervisor::WorkerError;
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

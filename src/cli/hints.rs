@@ -69,7 +69,7 @@ pub fn explain(mut error: clap::Error) -> clap::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::overrides::FLAGS;
+    use sweeper_manifest::overrides::FLAGS;
 
     #[test]
     fn hints_are_for_flags_that_there_are_not() {

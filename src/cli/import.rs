@@ -12,9 +12,9 @@ use super::exit::Exit;
 use super::import_flashinfer::{ENDINGS, import_flashinfer};
 use super::import_kernelbench::import_kernelbench;
 use super::screen::Screen;
-use crate::files;
-use crate::interchange::{t1, t4};
-use crate::record::tables;
+use sweeper_manifest::interchange::{t1, t4};
+use sweeper_model::files;
+use sweeper_results::record::tables;
 
 /// The formats that can be imported.
 #[derive(Subcommand)]

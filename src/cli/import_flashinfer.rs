@@ -8,8 +8,8 @@ use std::path::Path;
 use super::exit::Exit;
 use super::import::FilesArgs;
 use super::screen::Screen;
-use crate::files;
-use crate::interchange::flashinfer::{self, SourceText, TraceFile};
+use sweeper_manifest::interchange::flashinfer::{self, SourceText, TraceFile};
+use sweeper_model::files;
 
 /// Endings of files of FlashInfer-Bench.
 pub(super) const ENDINGS: [&str; 2] = ["json", "jsonl"];

@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::exit::Exit;
 use super::import::{FilesArgs, between};
 use super::screen::Screen;
-use crate::device::DeviceError;
-use crate::device::foreign::python::{Place, Python};
-use crate::identity::CacheState;
-use crate::interchange::kernelbench::{self, BenchFile, Examined, FileKind};
-use crate::manifest::python_files::PythonFiles;
+use sweeper_engine::device::DeviceError;
+use sweeper_engine::device::foreign::python::{Place, Python};
+use sweeper_manifest::interchange::kernelbench::{self, BenchFile, Examined, FileKind};
+use sweeper_manifest::python_files::PythonFiles;
+use sweeper_model::identity::CacheState;
 
 /// How long a file may take.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -8,16 +8,16 @@ use serde_json::json;
 use super::exit::Exit;
 use super::runs;
 use super::screen::Screen;
-use crate::guides::About;
-use crate::manifest::diagnostics::Diagnostics;
-use crate::manifest::render::{Colour, render};
-use crate::manifest::{Manifest, Overrides, Sources, registry};
-use crate::record::find;
-use crate::record::folder::RunFolder;
-use crate::record::merge::{self, Merged};
-use crate::record::parts;
-use crate::record::recorded::Recorded;
 use crate::run::{RunError, shards};
+use sweeper_manifest::diagnostics::Diagnostics;
+use sweeper_manifest::render::{Colour, render};
+use sweeper_manifest::{Manifest, Overrides, Sources, registry};
+use sweeper_results::guides::About;
+use sweeper_results::record::find;
+use sweeper_results::record::folder::RunFolder;
+use sweeper_results::record::merge::{self, Merged};
+use sweeper_results::record::parts;
+use sweeper_results::record::recorded::Recorded;
 
 /// Arguments of `merge`.
 #[derive(Args)]
@@ -40,13 +40,13 @@ pub fn merge(args: &MergeArgs, screen: &Screen) -> Exit {
         Ok(run) => run,
         Err(message) => return failed(&message),
     };
-    let waits = |holder: &crate::record::hold::Holder, patience: std::time::Duration| {
+    let waits = |holder: &sweeper_results::record::hold::Holder, patience: std::time::Duration| {
         let seconds = patience.as_secs();
         screen.note(&format!(
             "waiting {seconds} s for a sign of life of {holder}"
         ));
     };
-    let folder = match RunFolder::open_part(&run.path, crate::shard::Part::Whole, &waits) {
+    let folder = match RunFolder::open_part(&run.path, sweeper_model::shard::Part::Whole, &waits) {
         Ok(folder) => folder,
         Err(error) => return failed(&error),
     };

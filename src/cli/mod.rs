@@ -43,8 +43,9 @@ pub mod time;
 mod verbs;
 pub mod worker;
 
-use crate::compile::nvrtc;
 use exit::Exit;
+use sweeper_engine::compile::nvrtc;
+use sweeper_model::digests::{self, Digests};
 
 const CODES: &str = "\
 `sweeper help VERB` has examples of each verb.
@@ -133,6 +134,10 @@ enum Verb {
 
 /// Parses the command line and runs its verb.
 pub fn main() -> ExitCode {
+    digests::set(Digests {
+        engine: env!("SWEEPER_ENGINE_DIGEST"),
+        kernels: env!("SWEEPER_KERNELS_DIGEST"),
+    });
     let parsed = verbs::explained(Cli::command()).try_get_matches();
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,

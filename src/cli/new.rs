@@ -9,11 +9,11 @@ use serde_json::json;
 use super::examples;
 use super::exit::Exit;
 use super::screen::Screen;
-use crate::declared::declaration::DeclaredLanguage;
-use crate::declared::draft;
-use crate::declared::signature::{Signature, signatures};
-use crate::files;
-use crate::manifest::objection;
+use sweeper_manifest::declared::declaration::DeclaredLanguage;
+use sweeper_manifest::declared::draft;
+use sweeper_manifest::declared::signature::{Signature, signatures};
+use sweeper_manifest::objection;
+use sweeper_model::files;
 
 /// Arguments of `new`.
 #[derive(Args)]
@@ -217,7 +217,7 @@ mod tests {
             let text = format!("__global__ void f({parameters}) {{ {rest} }}{rest}");
             for language in [DeclaredLanguage::C, DeclaredLanguage::Cuda] {
                 for found in signatures(&text, language) {
-                    let source = (crate::toml_text::HOSTILE[seed as usize % 6], &*text);
+                    let source = (sweeper_model::toml_text::HOSTILE[seed as usize % 6], &*text);
                     let draft = draft::manifest(source, (&nameable(found), &[]), language);
                     let read: Result<toml::Table, _> = draft.parse();
                     let read = read.unwrap_or_else(|error| panic!("{error}\n{text}\n{draft}"));

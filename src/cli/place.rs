@@ -9,10 +9,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use sweeper_cache::is_network;
 
-use crate::compile::NEVER;
-use crate::compile::toolchain::Toolchain;
-use crate::manifest::Manifest;
-use crate::manifest::settings::Threads;
+use sweeper_engine::compile::NEVER;
+use sweeper_engine::compile::toolchain::Toolchain;
+use sweeper_manifest::Manifest;
+use sweeper_manifest::settings::Threads;
 
 /// Processors of the job: the scheduler's allocation first, because visible processors lie on
 /// clusters that do not confine their jobs; then affinity and control group.

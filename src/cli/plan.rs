@@ -14,11 +14,11 @@ use super::settings::ManifestArgs;
 use super::target::{ArchArgs, Target};
 use super::why::kernels::in_words;
 use super::{place, why};
-use crate::compile::kernels::Kernels;
-use crate::manifest::Manifest;
-use crate::plan::{Plan, Planned, describe};
-use crate::quantity;
 use crate::run::compiling;
+use sweeper_engine::compile::kernels::Kernels;
+use sweeper_manifest::Manifest;
+use sweeper_manifest::plan::{Plan, Planned, describe};
+use sweeper_model::quantity;
 
 /// Arguments of `plan`.
 #[derive(Args)]
@@ -177,7 +177,7 @@ fn show_kernels(plan: &Plan<'_>, target: &Target, screen: &Screen) {
         device: target.device(),
         limit: manifest.limits.compile_timeout,
         require_cached: true,
-        stop: &crate::compile::NEVER,
+        stop: &sweeper_engine::compile::NEVER,
     };
     let missing: Vec<&KernelSource> = plan
         .kernels

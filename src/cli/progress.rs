@@ -9,18 +9,18 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde_json::json;
 
 use super::screen::Screen;
-use crate::compile::kernels::Origin;
-use crate::execute::protocol::Stage;
-use crate::hardware::DeviceKind;
-use crate::hardware::ceilings::COPY;
-use crate::quantity;
-use crate::record::history;
-use crate::record::usage::DeviceUsage;
-use crate::report::answer::{Answer, text};
-use crate::row::outcome::Status;
 use crate::run::ceilings_file::Raised;
 use crate::run::tables::Tally;
 use crate::run::{Ended, Event, LeftOut, Progress};
+use sweeper_engine::compile::kernels::Origin;
+use sweeper_engine::execute::protocol::Stage;
+use sweeper_model::hardware::DeviceKind;
+use sweeper_model::hardware::ceilings::COPY;
+use sweeper_model::quantity;
+use sweeper_model::row::outcome::Status;
+use sweeper_results::record::history;
+use sweeper_results::record::usage::DeviceUsage;
+use sweeper_results::report::answer::{Answer, text};
 
 /// A line in a log at most this often.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -186,7 +186,10 @@ impl<'a> Shown<'a> {
     fn compiled(
         &self,
         name: &str,
-        result: &Result<&crate::compile::kernels::Built, &crate::compile::CompileError>,
+        result: &Result<
+            &sweeper_engine::compile::kernels::Built,
+            &sweeper_engine::compile::CompileError,
+        >,
         remaining: Duration,
     ) {
         self.bar.set_prefix(format!("{}  ", left(remaining)));
@@ -211,7 +214,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    fn row(&self, row: &crate::row::Row, label: &str, done: usize, remaining: Duration) {
+    fn row(&self, row: &sweeper_model::row::Row, label: &str, done: usize, remaining: Duration) {
         self.bar.set_position(done as u64);
         let left = left(remaining);
         self.bar.set_prefix(format!("{left}  "));

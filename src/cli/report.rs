@@ -9,15 +9,15 @@ use super::exit::Exit;
 use super::merge;
 use super::referee;
 use super::screen::Screen;
-use crate::manifest::Manifest;
-use crate::manifest::settings::PlotFormat;
-use crate::record::history;
-use crate::report::answer::Answer;
-use crate::report::files::{self, INDEX, Options, Report, ReportError};
-use crate::report::source::{self, Kind, Source};
-use crate::report::table::{self, Table, render};
 use crate::run::Ended;
-use crate::word::Word;
+use sweeper_manifest::Manifest;
+use sweeper_manifest::settings::PlotFormat;
+use sweeper_model::word::Word;
+use sweeper_results::record::history;
+use sweeper_results::report::answer::Answer;
+use sweeper_results::report::files::{self, INDEX, Options, Report, ReportError};
+use sweeper_results::report::source::{self, Kind, Source};
+use sweeper_results::report::table::{self, Table, render};
 
 /// Rows of a table that go to the screen.
 const MOST_ROWS: usize = 40;

@@ -9,19 +9,19 @@ use sweeper_program::Workload;
 use super::exit::Exit;
 use super::screen::Screen;
 use super::{place, run, runs, settings, worker};
-use crate::execute::foreign_inputs::InputMaker;
-use crate::identity::PointId;
-use crate::manifest::{Manifest, OverrideOrigin, Overrides};
-use crate::record::environment::RunIdentity;
-use crate::record::find;
-use crate::record::recorded::Recorded;
-use crate::row::Row;
-use crate::row::outcome::Status;
 use crate::run::retry::Retry;
 use crate::run::reuse::Reuse;
 use crate::run::time::Allowed;
 use crate::run::{self as engine, Request};
-use crate::shard::Part;
+use sweeper_engine::execute::foreign_inputs::InputMaker;
+use sweeper_manifest::{Manifest, OverrideOrigin, Overrides};
+use sweeper_model::identity::PointId;
+use sweeper_model::row::Row;
+use sweeper_model::row::outcome::Status;
+use sweeper_model::shard::Part;
+use sweeper_results::record::environment::RunIdentity;
+use sweeper_results::record::find;
+use sweeper_results::record::recorded::Recorded;
 
 /// The end of a refusal.
 const OTHER_RUN: &str = "this would not be the same run; --anyway runs it all the same";

@@ -11,14 +11,14 @@ use super::screen::Screen;
 use super::settings::ManifestArgs;
 use super::target::Target;
 use super::{place, plan, report, signals, slurm, worker};
-use crate::guides::BENCHMARK_RESULTS;
-use crate::manifest::Manifest;
-use crate::row::outcome::Status;
 use crate::run::retry::{Job, Retry};
 use crate::run::reuse::Reuse;
 use crate::run::time::{self, Allowed};
 use crate::run::{self, Ended, Request};
-use crate::shard::{Part, Shard};
+use sweeper_manifest::Manifest;
+use sweeper_model::row::outcome::Status;
+use sweeper_model::shard::{Part, Shard};
+use sweeper_results::guides::BENCHMARK_RESULTS;
 
 /// Arguments of `run`.
 #[derive(Args)]

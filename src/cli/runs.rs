@@ -9,12 +9,12 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::screen::Screen;
-use crate::quantity;
-use crate::record::find::{self, DEPTH, Found};
-use crate::record::recorded::Recorded;
-use crate::row::Row;
-use crate::row::entry::notices;
-use crate::row::outcome::Status;
+use sweeper_model::quantity;
+use sweeper_model::row::Row;
+use sweeper_model::row::entry::notices;
+use sweeper_model::row::outcome::Status;
+use sweeper_results::record::find::{self, DEPTH, Found};
+use sweeper_results::record::recorded::Recorded;
 
 /// Where runs are.
 #[derive(Args)]

@@ -8,10 +8,10 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use super::exit::Exit;
 use super::screen::Screen;
 use super::{examples, place};
-use crate::manifest::diagnostics::{Code, Diagnostics};
-use crate::manifest::overrides::{FLAGS, FlagInfo};
-use crate::manifest::render::{Colour, render};
-use crate::manifest::{Diagnostic, Manifest, OverrideOrigin, Overrides, Sources, registry};
+use sweeper_manifest::diagnostics::{Code, Diagnostics};
+use sweeper_manifest::overrides::{FLAGS, FlagInfo};
+use sweeper_manifest::render::{Colour, render};
+use sweeper_manifest::{Diagnostic, Manifest, OverrideOrigin, Overrides, Sources, registry};
 
 /// A manifest, and settings that are laid over it.
 #[derive(Args)]

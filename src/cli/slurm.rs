@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use super::screen::Screen;
 use super::signals;
-use crate::record::hold;
 use crate::run::Ended;
+use sweeper_results::record::hold;
 
 /// Runs a command of Slurm. Yields its standard output.
 ///

@@ -11,7 +11,7 @@ use super::exit::Exit;
 use super::new::{self, NewArgs};
 use super::screen::Screen;
 use super::time::{self, TimeArgs};
-use crate::manifest::{STARTER, registry, schema};
+use sweeper_manifest::{STARTER, registry, schema};
 
 /// The starter's file.
 const SWEEP: &str = "sweep.toml";

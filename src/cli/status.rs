@@ -10,10 +10,10 @@ use serde_json::json;
 use super::exit::Exit;
 use super::screen::Screen;
 use super::{runs, slurm};
-use crate::record::find;
-use crate::record::progress::{PartProgress, Progress, Standing};
-use crate::record::recorded::Recorded;
-use crate::record::submission::Submission;
+use sweeper_results::record::find;
+use sweeper_results::record::progress::{PartProgress, Progress, Standing};
+use sweeper_results::record::recorded::Recorded;
+use sweeper_results::record::submission::Submission;
 
 /// Parts that are listed without being asked.
 const MOST_LISTED: usize = 40;

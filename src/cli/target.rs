@@ -5,11 +5,11 @@ use sweeper_program::Target as Instructions;
 
 use super::exit::Exit;
 use super::screen::Screen;
-use crate::device::cuda::identity;
-use crate::hardware::{DeviceIdentity, DeviceKind};
-use crate::manifest::Manifest;
-use crate::plan::PlanDevice;
 use crate::run;
+use sweeper_engine::device::cuda::identity;
+use sweeper_manifest::Manifest;
+use sweeper_manifest::plan::PlanDevice;
+use sweeper_model::hardware::{DeviceIdentity, DeviceKind};
 
 /// A GPU by its architecture.
 #[derive(Args)]

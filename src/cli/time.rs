@@ -9,7 +9,7 @@ use clap::{Args, Command, FromArgMatches as _};
 use super::exit::Exit;
 use super::run::{self, RunArgs};
 use super::screen::Screen;
-use crate::toml_text::string;
+use sweeper_model::toml_text::string;
 
 /// The first line of manifests that this verb writes, and may overwrite.
 const HEAD: &str = "# Written by `sweeper time`.";

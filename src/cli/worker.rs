@@ -14,12 +14,12 @@ use signal_hook::low_level;
 
 use super::exit::Exit;
 use super::place;
-use crate::compile::background;
-use crate::device::foreign::command::launcher;
-use crate::device::foreign::referee::process;
-use crate::execute::supervisor::WorkerCommand;
-use crate::execute::worker::serve;
-use crate::scratch;
+use sweeper_engine::compile::background;
+use sweeper_engine::device::foreign::command::launcher;
+use sweeper_engine::device::foreign::referee::process;
+use sweeper_engine::execute::supervisor::WorkerCommand;
+use sweeper_engine::execute::worker::serve;
+use sweeper_model::scratch;
 
 /// Serves until the main process goes away.
 pub fn worker() -> Exit {

@@ -12,8 +12,8 @@ use sweeper_program::workload::{ParameterInfo, ParameterKind, TensorInfo, Worklo
 use super::exit::Exit;
 use super::screen::Screen;
 use super::settings;
-use crate::declared::Declared;
-use crate::manifest::{self, Overrides};
+use sweeper_manifest::Overrides;
+use sweeper_manifest::declared::Declared;
 
 /// Arguments of `workloads`.
 #[derive(Args)]
@@ -75,7 +75,7 @@ pub fn workloads(args: &WorkloadsArgs, screen: &Screen) -> Exit {
 
 /// The workloads of this build, as a manifest extends them, and those that it declares.
 fn known(manifest: Option<&Path>, screen: &Screen) -> Result<Vec<Known>, Exit> {
-    let infos = manifest::registry().into_iter();
+    let infos = sweeper_manifest::registry().into_iter();
     let of_build = |info| Known {
         info,
         declared: None,

@@ -8,7 +8,7 @@ use super::section::{Context, Section, Spanned};
 use super::text::At;
 use super::tree::{Entry, Node, Raw};
 use super::wire::{self, WireCases, WireText, WireTie};
-use crate::word::article;
+use sweeper_model::word::article;
 
 /// No axis has more values than this.
 pub(super) const MAX_VALUES: usize = 1_000_000;

@@ -17,7 +17,7 @@ use super::text::At;
 use super::uses::Uses;
 use super::wire::{WireCase, WireScope, WireText};
 use super::{axis, null};
-use crate::tuning::family_of;
+use sweeper_model::tuning::family_of;
 
 /// The settings that the cases of a manifest share, and the list of these cases.
 pub(super) struct Shared<'a> {

@@ -17,9 +17,9 @@ use sweeper_program::Workload;
 use sweeper_workloads::registry;
 
 use crate::declared::Declared;
-use crate::expression::Expression;
-use crate::identity::Digest;
-use crate::status::Status;
+use sweeper_model::expression::Expression;
+use sweeper_model::identity::Digest;
+use sweeper_model::status::Status;
 
 /// A named case: workload x backends x phases over a grid.
 #[derive(Clone, Debug, PartialEq)]

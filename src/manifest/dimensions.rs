@@ -18,7 +18,7 @@ use super::text::At;
 use super::ties::{stands, tie_of};
 use super::uses::Uses;
 use super::wire::{NAME_CASES, WireCase, WireText, WireTie};
-use crate::expression::{Kind, Scope};
+use sweeper_model::expression::{Kind, Scope};
 
 /// The ties of a case, plain axes being ties of one column.
 pub(super) struct Columns {
@@ -359,7 +359,7 @@ pub(super) fn fit(
             cx.report(Code::WrongType, cell.at, message).label(format!(
                 "{} is {}",
                 cell.value,
-                crate::word::article(cell.value.kind())
+                sweeper_model::word::article(cell.value.kind())
             ));
             None
         }

@@ -10,9 +10,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::declared::check::{ExpectedFile, ExpectedTensor, FileReference};
 use crate::declared::pieces;
-use crate::files;
-use crate::identity::Digest;
-use crate::tensor_file::{HEAD_LENGTH_BYTES, heads};
+use sweeper_model::files;
+use sweeper_model::identity::Digest;
+use sweeper_model::tensor_file::{HEAD_LENGTH_BYTES, heads};
 
 /// The most files that a name may mean.
 const MOST_FILES: usize = 10_000;

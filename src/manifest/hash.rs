@@ -8,9 +8,9 @@
 use super::Manifest;
 use super::case::{Case, Dimension, Include, NullScript};
 use super::setting::{Data, Identity, sections};
-use crate::expression::Expression;
-use crate::identity::{Digest, Encoder, ManifestHash};
-use crate::word::Word;
+use sweeper_model::expression::Expression;
+use sweeper_model::identity::{Digest, Encoder, ManifestHash};
+use sweeper_model::word::Word;
 
 use sweeper_program::Value;
 

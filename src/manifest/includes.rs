@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::named::{self, Named};
 use crate::declared::declaration::DeclaredFile;
-use crate::files;
+use sweeper_model::files;
 
 /// A source file that a manifest names, with its includes.
 #[derive(Clone, Debug, PartialEq, Eq)]

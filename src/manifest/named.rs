@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::files;
+use sweeper_model::files;
 
 /// What stands before the name of a variable that is read.
 const GETTERS: [&str; 4] = ["getenv(", "environ[", "environ.get(", "environb["];

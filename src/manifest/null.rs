@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::decode::Given;
 use super::section::Context;
 use super::wire::{self, WireText};
-use crate::status::Status;
+use sweeper_model::status::Status;
 
 /// `[null]` with the places of its expressions.
 #[derive(Clone, Debug)]

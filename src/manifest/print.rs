@@ -11,7 +11,7 @@ use super::Manifest;
 use super::case::{Case, Dimension, Include};
 use super::provenance::Origin;
 use super::setting::{Data, Setting, sections};
-use crate::toml_text;
+use sweeper_model::toml_text;
 
 /// Columns that comments are aligned to.
 const COMMENT_COLUMN: usize = 56;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::named::{self, Named};
 use crate::declared::python::declaration::{ArrayLibrary, PythonFile};
-use crate::files;
+use sweeper_model::files;
 
 /// More modules than this are a package that should be installed.
 const MOST_FILES: usize = 2000;

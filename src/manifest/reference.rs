@@ -98,7 +98,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::manifest::setting::json as schema;
+    use crate::setting::json as schema;
 
     #[test]
     fn schemas_are_said_in_words() {

@@ -15,8 +15,8 @@ use super::settings::{Canonical, Limits, Prune};
 use super::suggest;
 use super::text::At;
 use super::tree::Node;
-use crate::expression::Kind;
-use crate::status::Status;
+use sweeper_model::expression::Kind;
+use sweeper_model::status::Status;
 
 /// The kind of a name in a case: of an axis or of a derived value.
 fn kind_in(case: &Case, name: &str) -> Option<Kind> {

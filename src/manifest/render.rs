@@ -104,7 +104,7 @@ fn marked(place: &Place) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::diagnostics::Code;
+    use crate::diagnostics::Code;
 
     fn place(text: &str, column: usize, width: usize) -> Place {
         Place {

@@ -13,8 +13,8 @@ use super::section::{Context, Spanned};
 use super::suggest;
 use super::uses::Uses;
 use super::wire::{NAME_CASES, WireCase, WireInclude, WireRule, WireText};
-use crate::expression::{Expression, Fault, FaultKind, Kind, Known, Scope, Tree};
-use crate::tuning::family_of;
+use sweeper_model::expression::{Expression, Fault, FaultKind, Kind, Known, Scope, Tree};
+use sweeper_model::tuning::family_of;
 
 /// Slots before the variables: backend, phase, dtype, workload.
 pub(crate) const VARIANTS: usize = 4;
@@ -364,8 +364,8 @@ fn row_of(
     if let Some((cell, held)) = { kinds }.find(|(a, b)| a.kind() != b.kind()) {
         let message = format!(
             "the extra point has {} where the axis has {}",
-            crate::word::article(cell.kind()),
-            crate::word::article(held.kind())
+            sweeper_model::word::article(cell.kind()),
+            sweeper_model::word::article(held.kind())
         );
         cx.report(Code::MixedKinds, wire.at, message);
         return None;

@@ -13,8 +13,8 @@ use super::text::{At, Texts};
 use super::tree::{Entry, Node, Raw, Table};
 use super::variables;
 use super::wire::WireText;
-use crate::tuning::family_of;
-use crate::word::Word;
+use sweeper_model::tuning::family_of;
+use sweeper_model::word::Word;
 
 /// The context of all readers: the sources that they read, and the diagnostics that they add to.
 pub(crate) struct Context<'a> {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sweeper_program::workload::PublishedSampling;
 
-use crate::mode::Launching;
-use crate::status::Status;
-use crate::word::Word;
+use sweeper_model::mode::Launching;
+use sweeper_model::status::Status;
+use sweeper_model::word::Word;
 
 /// One gigabyte as this project counts it, in guide files too: 2^30 bytes.
 pub const GB: f64 = (1u64 << 30) as f64;
@@ -100,7 +100,7 @@ impl Default for DeviceSettings {
 }
 
 /// The nominal data of a device, for calibration profiles; missing values may be known from
-/// [`crate::hardware::peaks`].
+/// [`sweeper_model::hardware::peaks`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hardware {
     /// Name of the device.

@@ -24,8 +24,8 @@ use super::text::{At, Text, Texts};
 use super::tree::{self, Node, Raw, Table};
 use super::variables;
 use crate::declared::check::FileReference;
-use crate::files;
-use crate::identity::Digest;
+use sweeper_model::files;
+use sweeper_model::identity::Digest;
 
 /// A manifest is text that people write: nothing over this size is read.
 const MAX_BYTES: u64 = 100_000_000;

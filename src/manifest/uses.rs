@@ -9,7 +9,7 @@ use super::build::Shared;
 use super::diagnostics::Code;
 use super::section::{Context, Spanned};
 use super::wire::{WireCase, WireText};
-use crate::expression::Tree;
+use sweeper_model::expression::Tree;
 
 /// The derived values of a case, and the names that its expressions use.
 pub(super) struct Uses {

@@ -7,7 +7,7 @@ use super::merge::RULES;
 use super::section::{Context, Section, Spanned};
 use super::text::At;
 use super::tree::{Entry, Node, Raw};
-use crate::status::Status;
+use sweeper_model::status::Status;
 
 /// The text of an expression, with the key it stands under.
 #[derive(Clone, Debug)]
@@ -244,7 +244,7 @@ const RESERVED: &[&str] = &[
 ];
 
 /// Why a text can't be the name of a parameter or a tensor, if so.
-pub(crate) fn objection(name: &str) -> Option<&'static str> {
+pub fn objection(name: &str) -> Option<&'static str> {
     let plain = |c: char| c == '_' || c.is_alphanumeric();
     if RESERVED.contains(&name) {
         return Some("this word means something else in expressions");

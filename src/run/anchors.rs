@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::identity::PointId;
-use crate::record::usage::AnchorReading;
-use crate::row::outcome::{Outcome, Status};
-use crate::stats::Summary;
+use sweeper_model::identity::PointId;
+use sweeper_model::row::outcome::{Outcome, Status};
+use sweeper_model::stats::Summary;
+use sweeper_results::record::usage::AnchorReading;
 
 /// The number of an anchor's block among the blocks that a worker is given.
 pub(super) const ANCHOR: usize = usize::MAX;
@@ -115,8 +115,8 @@ fn median_ns(outcome: &Outcome) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::Digest;
-    use crate::row::outcome::Measurement;
+    use sweeper_model::identity::Digest;
+    use sweeper_model::row::outcome::Measurement;
 
     fn outcome(median_ns: f64) -> Outcome {
         Outcome::measured(Measurement {

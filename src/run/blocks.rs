@@ -6,12 +6,12 @@ use super::Request;
 use super::contests::Contests;
 use super::points::not_compiled;
 use super::rows::RowMaker;
-use crate::compile::CompileError;
-use crate::compile::kernels::Built;
-use crate::device::Artifact;
-use crate::execute::protocol::{Block, BlockPoint, InputFile, Settings};
-use crate::plan::{Plan, PlannedBlock};
-use crate::row::outcome::Outcome;
+use sweeper_engine::compile::CompileError;
+use sweeper_engine::compile::kernels::Built;
+use sweeper_engine::device::Artifact;
+use sweeper_engine::execute::protocol::{Block, BlockPoint, InputFile, Settings};
+use sweeper_manifest::plan::{Plan, PlannedBlock};
+use sweeper_model::row::outcome::Outcome;
 
 /// Kernels that were asked for, by number.
 pub(super) type BuiltKernels = HashMap<u32, Result<Built, CompileError>>;

@@ -7,12 +7,12 @@ use sweeper_program::{KernelSource, Target};
 
 use super::ceilings_file::CeilingsFile;
 use super::rows::now_unix_s;
-use crate::compile::kernels::Kernels;
-use crate::device::Artifact;
-use crate::device::ceilings::probes_of;
-use crate::execute::supervisor::Supervisor;
-use crate::hardware::ceilings::Ceilings;
-use crate::hardware::{DeviceIdentity, DeviceKind};
+use sweeper_engine::compile::kernels::Kernels;
+use sweeper_engine::device::Artifact;
+use sweeper_engine::device::ceilings::probes_of;
+use sweeper_engine::execute::supervisor::Supervisor;
+use sweeper_model::hardware::ceilings::Ceilings;
+use sweeper_model::hardware::{DeviceIdentity, DeviceKind};
 
 /// The ceilings of devices of one kind.
 pub struct Calibrator<'a> {

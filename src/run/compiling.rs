@@ -7,12 +7,12 @@ use sweeper_cache::{Cache, CacheConfig};
 use sweeper_program::KernelSource;
 
 use super::{Event, Progress, Request};
-use crate::compile::CompileError;
-use crate::compile::bound;
-use crate::compile::kernels::{Built, Kernels, Origin};
-use crate::hardware::DeviceKind;
-use crate::manifest::Manifest;
-use crate::quantity;
+use sweeper_engine::compile::CompileError;
+use sweeper_engine::compile::bound;
+use sweeper_engine::compile::kernels::{Built, Kernels, Origin};
+use sweeper_manifest::Manifest;
+use sweeper_model::hardware::DeviceKind;
+use sweeper_model::quantity;
 
 /// The cache of a run on a device of this kind; none, with a warning, if the cache can't be opened.
 pub(super) fn cache_of(

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sweeper_program::Phase;
 
-use crate::execute::protocol::{Rival, Tuned};
-use crate::identity::PointId;
-use crate::mode::Mode;
-use crate::plan::{Plan, PlannedBlock};
-use crate::row::Row;
-use crate::tuning::family_of;
-use crate::tuning::race;
+use sweeper_engine::execute::protocol::{Rival, Tuned};
+use sweeper_manifest::plan::{Plan, PlannedBlock};
+use sweeper_model::identity::PointId;
+use sweeper_model::mode::Mode;
+use sweeper_model::row::Row;
+use sweeper_model::tuning::family_of;
+use sweeper_model::tuning::race;
 
 /// Configurations that are held against each other, in a block: those of one backend, for one phase
 /// and mode.

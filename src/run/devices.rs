@@ -5,17 +5,17 @@ use std::collections::BTreeSet;
 use sweeper_program::Target;
 
 use super::RunError;
-use crate::compile::toolchain::Toolchain;
-use crate::declared::Declared;
-use crate::device::foreign::python;
-use crate::device::null::Null;
-use crate::device::{Device, cpu, cuda};
-use crate::execute::protocol::DeviceRequest;
-use crate::hardware::{DeviceIdentity, DeviceKind};
-use crate::manifest::Manifest;
-use crate::manifest::settings::DeviceUse;
-use crate::mode::{Launching, Mode};
-use crate::plan::{PlanDevice, conditions};
+use sweeper_engine::compile::toolchain::Toolchain;
+use sweeper_engine::device::foreign::python;
+use sweeper_engine::device::null::Null;
+use sweeper_engine::device::{Device, cpu, cuda};
+use sweeper_engine::execute::protocol::DeviceRequest;
+use sweeper_manifest::Manifest;
+use sweeper_manifest::declared::Declared;
+use sweeper_manifest::plan::{PlanDevice, conditions};
+use sweeper_manifest::settings::DeviceUse;
+use sweeper_model::hardware::{DeviceIdentity, DeviceKind};
+use sweeper_model::mode::{Launching, Mode};
 
 /// The devices that a manifest asks for, at least one, all of one kind and architecture.
 ///

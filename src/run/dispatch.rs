@@ -5,8 +5,8 @@ use std::sync::mpsc::Sender;
 
 use super::schedule::Schedule;
 use super::workers::Numbered;
-use crate::execute::supervisor::Task;
-use crate::plan::PlannedBlock;
+use sweeper_engine::execute::supervisor::Task;
+use sweeper_manifest::plan::PlannedBlock;
 
 /// The queue of blocks, and the block of each worker.
 pub(super) struct Dispatch<'a> {

@@ -10,13 +10,13 @@ use std::{io, path::PathBuf};
 
 use super::RunError;
 use super::rows::now_unix_s;
-use crate::files;
-use crate::hardware::DeviceKind;
-use crate::record::folder::RunFolder;
-use crate::record::hold::{BEAT, Hold};
-use crate::record::state::{End, Failure, State};
-use crate::row::Row;
-use crate::shard::Part;
+use sweeper_model::files;
+use sweeper_model::hardware::DeviceKind;
+use sweeper_model::row::Row;
+use sweeper_model::shard::Part;
+use sweeper_results::record::folder::RunFolder;
+use sweeper_results::record::hold::{BEAT, Hold};
+use sweeper_results::record::state::{End, Failure, State};
 
 /// A hold that was looked at less than this ago is still this process's.
 const SURE_FOR: Duration = Duration::from_secs(2);

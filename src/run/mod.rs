@@ -12,24 +12,24 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::compile::CachePlace;
-use crate::compile::CompileError;
-use crate::compile::kernels::Built;
-use crate::compile::toolchain::Toolchain;
-use crate::device::cpu;
-use crate::execute::protocol::{DeviceRequest, Stage};
-use crate::execute::supervisor::{Supervisor, WorkerCommand, WorkerError};
-use crate::hardware::{DeviceIdentity, DeviceKind};
-use crate::identity::{PointId, RunId};
-use crate::manifest::Manifest;
-use crate::plan::{Outline, Plan};
-use crate::record::contents::{Contents, Standing};
-use crate::record::environment::{self, Environment, RunIdentity};
-use crate::record::exports;
-use crate::record::folder::{FolderError, RunFolder};
-use crate::record::state::End;
-use crate::row::Row;
-use crate::shard::Part;
+use sweeper_engine::compile::CachePlace;
+use sweeper_engine::compile::CompileError;
+use sweeper_engine::compile::kernels::Built;
+use sweeper_engine::compile::toolchain::Toolchain;
+use sweeper_engine::device::cpu;
+use sweeper_engine::execute::protocol::{DeviceRequest, Stage};
+use sweeper_engine::execute::supervisor::{Supervisor, WorkerCommand, WorkerError};
+use sweeper_manifest::Manifest;
+use sweeper_manifest::plan::{Outline, Plan};
+use sweeper_model::hardware::{DeviceIdentity, DeviceKind};
+use sweeper_model::identity::{PointId, RunId};
+use sweeper_model::row::Row;
+use sweeper_model::shard::Part;
+use sweeper_results::record::contents::{Contents, Standing};
+use sweeper_results::record::environment::{self, Environment, RunIdentity};
+use sweeper_results::record::exports;
+use sweeper_results::record::folder::{FolderError, RunFolder};
+use sweeper_results::record::state::End;
 
 pub mod devices;
 pub mod anchors;
@@ -64,7 +64,6 @@ pub use devices::{
     plan_device, toolchain_for,
 };
 
-use crate::record::usage::RunUsage;
 use calibration::Calibrator;
 use keeper::Keeper;
 use resume::Resumed;
@@ -73,6 +72,7 @@ use reuse::Reuse;
 use rows::Measured;
 use session::Session;
 use surroundings::{Parts, Surroundings};
+use sweeper_results::record::usage::RunUsage;
 use tables::Tally;
 use time::Allowed;
 use work::Work;
@@ -496,6 +496,9 @@ fn write_description(
         folder.write_below(path, text.as_bytes())?;
     }
     folder.write("manifest.toml", request.resolved.as_bytes())?;
-    folder.write_json("plan.json", &crate::plan::describe::Described(plan))?;
+    folder.write_json(
+        "plan.json",
+        &sweeper_manifest::plan::describe::Described(plan),
+    )?;
     folder.write_json("environment.json", &environment)
 }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use sweeper_program::Value;
 
-use crate::identity::PointId;
-use crate::manifest::settings::Prune;
-use crate::row::Row;
-use crate::row::outcome::Status;
+use sweeper_manifest::settings::Prune;
+use sweeper_model::identity::PointId;
+use sweeper_model::row::Row;
+use sweeper_model::row::outcome::Status;
 
 /// The place of a point: values that must be equal, and sizes that are compared.
 #[derive(Clone, Debug, PartialEq, PartialOrd)]
@@ -104,8 +104,8 @@ impl Pruner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::outcome::Outcome;
-    use crate::row::test_row;
+    use sweeper_model::row::outcome::Outcome;
+    use sweeper_model::row::test_row;
 
     fn row(number: u8, t: i64, c: i64, status: Status) -> Row {
         let mut row = test_row(number, Outcome::without_measurement(status, ""));

@@ -1,6 +1,6 @@
 //! The estimated rest of a run, from the times of similar points.
 //!
-//! The plan guesses what each point costs ([`crate::plan::cost`]). For points of one kind (case,
+//! The plan guesses what each point costs ([`sweeper_manifest::plan::cost`]). For points of one kind (case,
 //! backend, phase) the guesses of what their samples take are wrong by a common factor, by how many
 //! a noisy machine needs, and by how fast the backend is: it is measured as rows come in. What all
 //! takes beside samples has another factor. The estimate leaves out compiling, which happens before
@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use sweeper_program::Phase;
 
-use crate::plan::cost::Guess;
-use crate::plan::{Plan, Planned};
+use sweeper_manifest::plan::cost::Guess;
+use sweeper_manifest::plan::{Plan, Planned};
 
 /// Part of all guesses that counts as if it had taken what was guessed: the first rows say little
 /// about kinds that come later.

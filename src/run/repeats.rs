@@ -7,9 +7,9 @@ use super::retry::Retry;
 use super::reuse::Reuse;
 use super::time::Allowed;
 use super::{Ended, Event, Progress, Request, RunError, run};
-use crate::execute::supervisor::WorkerCommand;
-use crate::manifest::{Diagnostics, Manifest, OverrideOrigin, Overrides, Sources, registry};
-use crate::shard::Part;
+use sweeper_engine::execute::supervisor::WorkerCommand;
+use sweeper_manifest::{Diagnostics, Manifest, OverrideOrigin, Overrides, Sources, registry};
+use sweeper_model::shard::Part;
 
 /// A small sweep of programs of several kinds, for [`Repeats`].
 pub const AA: &str = include_str!("aa.toml");

@@ -6,15 +6,15 @@ use super::shards;
 use super::tables::{self, Tally};
 use super::work::Work;
 use super::{Ended, Event, LeftOut, Progress, Request, RunError, open_folder, standings};
-use crate::guides::About;
-use crate::hardware::DeviceIdentity;
-use crate::identity::{PointId, RunId};
-use crate::manifest::Manifest;
-use crate::record::contents::{Contents, Standing};
-use crate::record::folder::RunFolder;
-use crate::record::journal::Journal;
-use crate::record::state::State;
-use crate::shard::Part;
+use sweeper_manifest::Manifest;
+use sweeper_model::hardware::DeviceIdentity;
+use sweeper_model::identity::{PointId, RunId};
+use sweeper_model::shard::Part;
+use sweeper_results::guides::About;
+use sweeper_results::record::contents::{Contents, Standing};
+use sweeper_results::record::folder::RunFolder;
+use sweeper_results::record::journal::Journal;
+use sweeper_results::record::state::State;
 
 /// The folder of a run, its journal, and the points that have results.
 pub(super) struct Resumed {

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::record::contents::Standing;
-use crate::record::hold;
-use crate::row::outcome::{Cause, Status};
+use sweeper_model::row::outcome::{Cause, Status};
+use sweeper_results::record::contents::Standing;
+use sweeper_results::record::hold;
 
 /// Stands for all points without a result.
 const FAILED: &str = "failed";
@@ -116,8 +116,8 @@ impl Retry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::outcome::Outcome;
-    use crate::row::test_row;
+    use sweeper_model::row::outcome::Outcome;
+    use sweeper_model::row::test_row;
 
     fn standing(status: Status, cause: Option<Cause>) -> Standing {
         let point = test_row(1, Outcome::without_measurement(status, "")).point;

@@ -4,15 +4,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::identity::{PointId, RunId};
-use crate::manifest::Manifest;
-use crate::manifest::difference::{self, Change};
-use crate::record::environment::RunIdentity;
-use crate::record::find;
-use crate::record::recorded::Recorded;
-use crate::row::Row;
-use crate::row::outcome::{Cause, Status};
-use crate::tuning::family_of;
+use sweeper_manifest::Manifest;
+use sweeper_manifest::difference::{self, Change};
+use sweeper_model::identity::{PointId, RunId};
+use sweeper_model::row::Row;
+use sweeper_model::row::outcome::{Cause, Status};
+use sweeper_model::tuning::family_of;
+use sweeper_results::record::environment::RunIdentity;
+use sweeper_results::record::find;
+use sweeper_results::record::recorded::Recorded;
 
 /// Sections of a manifest that say how points are measured.
 const MEASURING: [&str; 2] = ["measure", "null"];

@@ -5,18 +5,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sweeper_program::Value;
 
-use crate::compile::CompileError;
-use crate::compile::kernels::{Built, Origin};
-use crate::compile::wall::wall_ns;
-use crate::device::Script;
-use crate::grid::{Grid, Point};
-use crate::hardware::ceilings::Ceilings;
-use crate::hardware::{DeviceIdentity, DeviceKind};
-use crate::identity::{InputSource, PointId, ProblemId, point_id, problem_id};
-use crate::mode::Mode;
-use crate::plan::{Plan, Planned, conditions, modes};
-use crate::row::outcome::{Flag, Outcome, Status};
-use crate::row::{CompileUse, Row};
+use sweeper_engine::compile::CompileError;
+use sweeper_engine::compile::kernels::{Built, Origin};
+use sweeper_engine::compile::wall::wall_ns;
+use sweeper_engine::device::Script;
+use sweeper_manifest::grid::{Grid, Point};
+use sweeper_manifest::plan::{Plan, Planned, conditions, modes};
+use sweeper_model::hardware::ceilings::Ceilings;
+use sweeper_model::hardware::{DeviceIdentity, DeviceKind};
+use sweeper_model::identity::{InputSource, PointId, ProblemId, point_id, problem_id};
+use sweeper_model::mode::Mode;
+use sweeper_model::row::outcome::{Flag, Outcome, Status};
+use sweeper_model::row::{CompileUse, Row};
 
 /// A device that rows are measured on.
 pub struct Measured {
@@ -174,7 +174,7 @@ impl<'a> RowMaker<'a> {
         let grid = &self.plan.grid;
         let manifest = self.plan.manifest();
         let modes = modes(manifest, self.plan.device.kind);
-        let skip = |skip: &crate::grid::Skip, mode: Mode| {
+        let skip = |skip: &sweeper_manifest::grid::Skip, mode: Mode| {
             let case = grid.case(skip.point);
             let inputs = match &case.inputs {
                 Some(file) => InputSource::File(file.digest),

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use super::RunError;
 use super::tables;
-use crate::guides::About;
-use crate::record::folder::{FolderError, RunFolder};
-use crate::record::hold;
-use crate::record::parts;
-use crate::record::recorded::{Recorded, contents_of};
-use crate::record::state::{End, State};
-use crate::record::usage::RunUsage;
-use crate::shard::{Part, Shard};
+use sweeper_model::shard::{Part, Shard};
+use sweeper_results::guides::About;
+use sweeper_results::record::folder::{FolderError, RunFolder};
+use sweeper_results::record::hold;
+use sweeper_results::record::parts;
+use sweeper_results::record::recorded::{Recorded, contents_of};
+use sweeper_results::record::state::{End, State};
+use sweeper_results::record::usage::RunUsage;
 
 /// For how long a process that ends before the run is complete makes tables.
 pub(super) const SHORT: Duration = Duration::from_secs(10);

@@ -9,12 +9,12 @@ use sweeper_program::Target;
 use super::calibration::Calibrator;
 use super::keeper::Keeper;
 use super::{Progress, Request};
-use crate::compile::kernels::Kernels;
-use crate::compile::toolchain::Toolchain;
-use crate::hardware::DeviceIdentity;
-use crate::identity::PointId;
-use crate::manifest::Manifest;
-use crate::record::journal::Journal;
+use sweeper_engine::compile::kernels::Kernels;
+use sweeper_engine::compile::toolchain::Toolchain;
+use sweeper_manifest::Manifest;
+use sweeper_model::hardware::DeviceIdentity;
+use sweeper_model::identity::PointId;
+use sweeper_results::record::journal::Journal;
 
 /// The parts of a run that a session goes on with.
 pub(super) struct Parts {

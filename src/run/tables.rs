@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::RunError;
-use crate::guides::About;
-use crate::identity::PointId;
-use crate::record::contents::{Contents, Standing};
-use crate::record::folder::RunFolder;
-use crate::row::Row;
-use crate::row::outcome::Status;
+use sweeper_model::identity::PointId;
+use sweeper_model::row::Row;
+use sweeper_model::row::outcome::Status;
+use sweeper_results::guides::About;
+use sweeper_results::record::contents::{Contents, Standing};
+use sweeper_results::record::folder::RunFolder;
 
 /// Numbers of points in a run's journal, by status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

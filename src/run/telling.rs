@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use sweeper_program::Value;
 
-use crate::plan::{Plan, PlannedBlock};
+use sweeper_manifest::plan::{Plan, PlannedBlock};
 
 /// Puts blocks into the order in which they tell the most; among equals the plan's order stays.
 pub(super) fn sort(plan: &Plan<'_>, blocks: &mut [&PlannedBlock]) {

@@ -10,10 +10,10 @@ use super::dispatch::Dispatch;
 use super::reuse::Earlier;
 use super::session::Session;
 use super::time::{self, Over};
-use crate::plan::PlannedBlock;
-use crate::record::environment::RunIdentity;
-use crate::record::folder::FolderError;
-use crate::row::outcome::{Cause, Outcome, Status};
+use sweeper_manifest::plan::PlannedBlock;
+use sweeper_model::row::outcome::{Cause, Outcome, Status};
+use sweeper_results::record::environment::RunIdentity;
+use sweeper_results::record::folder::FolderError;
 
 impl<'a> Session<'a> {
     /// Ends the measuring when the time is over: a prediction may have been wrong.

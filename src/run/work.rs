@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use crate::identity::{Digest, PointId};
-use crate::plan::deal::Deal;
-use crate::plan::{Outline, Plan};
-use crate::shard::{Part, Shard};
+use sweeper_manifest::plan::deal::Deal;
+use sweeper_manifest::plan::{Outline, Plan};
+use sweeper_model::identity::{Digest, PointId};
+use sweeper_model::shard::{Part, Shard};
 
 /// The work of this process.
 pub(super) struct Work<'m> {

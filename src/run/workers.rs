@@ -9,11 +9,11 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use sweeper_program::KernelSource;
 
-use crate::compile::CompileError;
-use crate::compile::kernels::{Built, Kernels};
-use crate::execute::protocol::Stage;
-use crate::execute::supervisor::{Observer, Supervisor, Task, Usage, WorkerError};
-use crate::row::outcome::Outcome;
+use sweeper_engine::compile::CompileError;
+use sweeper_engine::compile::kernels::{Built, Kernels};
+use sweeper_engine::execute::protocol::Stage;
+use sweeper_engine::execute::supervisor::{Observer, Supervisor, Task, Usage, WorkerError};
+use sweeper_model::row::outcome::Outcome;
 
 /// A task, and its block's number among the remaining blocks.
 pub(super) type Numbered = (usize, Task);

@@ -78,7 +78,7 @@ fn a_cpu_measures_in_each_state_and_points_of_different_states_differ() {
 }
 
 /// The kernel that reads, word by word as the driver gets it.
-const PTX: &str = include_str!("../../src/device/cuda/read.ptx");
+const PTX: &str = include_str!("../../src/engine/device/cuda/read.ptx");
 
 /// The kernel inside a kernel of CUDA C++, whose compiler calls the assembler. Its parameters have
 /// the names in the text.

@@ -11,9 +11,9 @@ use crate::cli::screen::Screen;
 use crate::cli::settings;
 use crate::cli::target::{ArchArgs, Target};
 use crate::cli::why::{self, kernels};
-use crate::manifest::Overrides;
-use crate::plan::Plan;
-use crate::quantity;
+use sweeper_manifest::Overrides;
+use sweeper_manifest::plan::Plan;
+use sweeper_model::quantity;
 
 /// Arguments of `cache explain`.
 #[derive(Args)]

@@ -9,10 +9,10 @@ use sweeper_cache::{Cache, CacheConfig, CacheError, Collected, EntryInfo, Kind};
 use super::exit::Exit;
 use super::place;
 use super::screen::Screen;
-use crate::compile::bound;
-use crate::compile::kernels::resources_in_words;
-use crate::manifest::settings::{DEFAULT_CACHE_GB, GB};
-use crate::quantity;
+use sweeper_engine::compile::bound;
+use sweeper_engine::compile::kernels::resources_in_words;
+use sweeper_manifest::settings::{DEFAULT_CACHE_GB, GB};
+use sweeper_model::quantity;
 
 mod explain;
 mod transfer;

@@ -7,7 +7,7 @@ use sweeper_cache::{Cache, CacheError};
 use super::verify::show_bad;
 use crate::cli::exit::Exit;
 use crate::cli::screen::Screen;
-use crate::quantity;
+use sweeper_model::quantity;
 
 pub(super) fn export(cache: &Cache, file: &Path, screen: &Screen) -> Result<Exit, CacheError> {
     let exported = cache.export(file)?;

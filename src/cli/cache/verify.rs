@@ -4,7 +4,7 @@ use sweeper_cache::{BadEntry, Cache, CacheError, VerifyReport};
 
 use crate::cli::exit::Exit;
 use crate::cli::screen::Screen;
-use crate::quantity;
+use sweeper_model::quantity;
 
 pub(super) fn verify(cache: &Cache, repair: bool, screen: &Screen) -> Result<Exit, CacheError> {
     let report = cache.verify(repair)?;

@@ -24,12 +24,12 @@ use super::import::import_folder;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
 use super::signals;
-use crate::execute::supervisor::IdleWorkers;
-use crate::hardware::DeviceKind;
-use crate::manifest::Manifest;
 use crate::run::device_requests;
-use crate::scratch::Scratch;
 use session::{Seat, Session};
+use sweeper_engine::execute::supervisor::IdleWorkers;
+use sweeper_manifest::Manifest;
+use sweeper_model::hardware::DeviceKind;
+use sweeper_model::scratch::Scratch;
 use table::Journal;
 use verdict::Verdict;
 
@@ -205,7 +205,8 @@ impl Bench<'_> {
         paths.retain(|(_, path)| kind(path).is_some_and(|kind| KINDS.contains(&&*kind)));
         let candidates = paths.into_iter().map(|(problem, path)| {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-            let code = crate::scratch::read(&path, MOST_LINE_BYTES).map_err(io::Error::other)?;
+            let code =
+                sweeper_model::scratch::read(&path, MOST_LINE_BYTES).map_err(io::Error::other)?;
             Ok(Ok(Candidate {
                 id: stem.into_owned(),
                 code: String::from_utf8_lossy(&code).into_owned(),

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::verdict::Verdict;
-use crate::report::table::{Cell, Table, Unit, render};
-use crate::row::outcome::Status;
+use sweeper_model::row::outcome::Status;
+use sweeper_results::report::table::{Cell, Table, Unit, render};
 
 /// How names of files of verdicts end.
 pub const ENDING: &str = "verdicts.jsonl";

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use sweeper_program::{Phase, Value};
 
 use super::NAME;
-use crate::identity::ProblemId;
-use crate::interval::LogInterval;
-use crate::row::Row;
-use crate::row::outcome::Status;
-use crate::stats::Summary;
-use crate::stats::student::critical;
+use sweeper_model::identity::ProblemId;
+use sweeper_model::interval::LogInterval;
+use sweeper_model::row::Row;
+use sweeper_model::row::outcome::Status;
+use sweeper_model::stats::Summary;
+use sweeper_model::stats::student::critical;
 
 /// A problem and a phase.
 type PointKey = (ProblemId, Phase);

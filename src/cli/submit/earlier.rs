@@ -6,8 +6,8 @@ use std::path::Path;
 use super::Refusal;
 use crate::cli::exit::Exit;
 use crate::cli::slurm;
-use crate::record::parts;
-use crate::record::submission::Submission;
+use sweeper_results::record::parts;
+use sweeper_results::record::submission::Submission;
 
 /// Tasks of a submission that are queued or running.
 ///

@@ -18,14 +18,14 @@ use super::exit::Exit;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
 use super::slurm;
-use crate::hardware::DeviceKind;
-use crate::identity::{Digest, Encoder};
-use crate::manifest::Manifest;
-use crate::manifest::settings::Cluster;
-use crate::record::submission::{FOLDER, Submission, nothing_begun};
 use crate::run;
 use crate::run::retry::Retry;
 use script::Scripts;
+use sweeper_manifest::Manifest;
+use sweeper_manifest::settings::Cluster;
+use sweeper_model::hardware::DeviceKind;
+use sweeper_model::identity::{Digest, Encoder};
+use sweeper_results::record::submission::{FOLDER, Submission, nothing_begun};
 
 /// Arguments of `submit`.
 #[derive(Args)]
@@ -341,7 +341,7 @@ fn queue(
     let files = |error: std::io::Error| (format!("{}: {error}", folder.display()), Exit::Files);
     fs::create_dir_all(folder.join("logs")).map_err(files)?;
     let write = |name: &str, text: &str| {
-        crate::files::write(&folder.join(name), text.as_bytes()).map_err(files)?;
+        sweeper_model::files::write(&folder.join(name), text.as_bytes()).map_err(files)?;
         Ok::<_, Refusal>(folder.join(name).display().to_string())
     };
     let sbatch = |script: &str, options: &[String]| {

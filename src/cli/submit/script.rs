@@ -1,7 +1,7 @@
 //! The scripts of jobs, as text.
 
-use crate::manifest::settings::Cluster;
-use crate::shard::Shard;
+use sweeper_manifest::settings::Cluster;
+use sweeper_model::shard::Shard;
 
 /// Seconds before a task's time is over at which Slurm tells it so; Slurm may do so up to a minute
 /// earlier.

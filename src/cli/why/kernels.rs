@@ -8,9 +8,9 @@ use sweeper_cache::{Cache, Catalog, Difference};
 
 use crate::cli::place;
 use crate::cli::target::Target;
-use crate::compile::kernels::Kernels;
-use crate::plan::{Plan, Planned};
 use crate::run::compiling;
+use sweeper_engine::compile::kernels::Kernels;
+use sweeper_manifest::plan::{Plan, Planned};
 
 /// A kernel of a point.
 #[derive(Serialize)]
@@ -34,7 +34,7 @@ pub fn of(plan: &Plan<'_>, point: &Planned, target: &Target) -> Vec<Kernel> {
         device: target.device(),
         limit: manifest.limits.compile_timeout,
         require_cached: true,
-        stop: &crate::compile::NEVER,
+        stop: &sweeper_engine::compile::NEVER,
     };
     let catalog = LazyCell::new(|| cache.as_ref()?.catalog().ok());
     let kernel = |&number: &u32| {

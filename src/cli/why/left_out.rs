@@ -1,11 +1,11 @@
 //! Combinations of the grid that are no points of the plan, and the rules that leave them out.
 
-use crate::grid::{Fate, Point};
-use crate::manifest::case::Rule;
-use crate::manifest::provenance::Origin;
-use crate::plan::Plan;
-use crate::plan::published::{Group, in_words};
-use crate::plan::query::Query;
+use sweeper_manifest::case::Rule;
+use sweeper_manifest::grid::{Fate, Point};
+use sweeper_manifest::plan::Plan;
+use sweeper_manifest::plan::published::{Group, in_words};
+use sweeper_manifest::plan::query::Query;
+use sweeper_manifest::provenance::Origin;
 
 /// A combination that the plan leaves out.
 pub(super) struct LeftOut {

@@ -6,16 +6,16 @@ use serde::Serialize;
 
 use crate::cli::place;
 use crate::cli::target::Target;
-use crate::identity::RunId;
-use crate::manifest::difference::{self, Change};
-use crate::plan::{Plan, Planned};
-use crate::record::environment::RunIdentity;
-use crate::record::find;
-use crate::record::recorded::Recorded;
-use crate::row::Row;
-use crate::row::outcome::Status;
 use crate::run;
 use crate::run::reuse::{Earlier, Reuse};
+use sweeper_manifest::difference::{self, Change};
+use sweeper_manifest::plan::{Plan, Planned};
+use sweeper_model::identity::RunId;
+use sweeper_model::row::Row;
+use sweeper_model::row::outcome::Status;
+use sweeper_results::record::environment::RunIdentity;
+use sweeper_results::record::find;
+use sweeper_results::record::recorded::Recorded;
 
 /// The record of a point in earlier runs.
 #[derive(Serialize)]

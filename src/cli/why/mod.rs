@@ -7,9 +7,9 @@ use super::exit::Exit;
 use super::screen::Screen;
 use super::settings::ManifestArgs;
 use super::target::{ArchArgs, Target};
-use crate::plan::published::in_words;
-use crate::plan::query::Query;
-use crate::plan::{Plan, Planned};
+use sweeper_manifest::plan::published::in_words;
+use sweeper_manifest::plan::query::Query;
+use sweeper_manifest::plan::{Plan, Planned};
 
 mod left_out;
 pub mod measured;

@@ -15,12 +15,12 @@ use crate::declared::declaration::{
     BackendDeclaration, DeclaredLanguage, Implementation, Requirement,
 };
 use crate::declared::{backend_scope, configurations};
-use crate::expression::{Expression, Scope};
-use crate::manifest::diagnostics::Code;
-use crate::manifest::section::{Context, Section, Spanned};
-use crate::manifest::suggest;
-use crate::manifest::text::At;
-use crate::manifest::tree::{Entry, Node, Raw};
+use crate::diagnostics::Code;
+use crate::section::{Context, Section, Spanned};
+use crate::suggest;
+use crate::text::At;
+use crate::tree::{Entry, Node, Raw};
+use sweeper_model::expression::{Expression, Scope};
 
 /// A backend has no more configurations than this.
 const MAX_CONFIGURATIONS: usize = 20_000;

@@ -14,9 +14,9 @@ use crate::declared::check::{JudgeDeclaration, Products, Reference, Tolerance};
 use crate::declared::declaration::ProblemDeclaration;
 use crate::declared::problem_scope;
 use crate::declared::python::declaration::ArrayLibrary;
-use crate::manifest::diagnostics::Code;
-use crate::manifest::section::Context;
-use crate::manifest::tree::{Node, Raw};
+use crate::diagnostics::Code;
+use crate::section::Context;
+use crate::tree::{Node, Raw};
 
 /// A relative L2 norm that zeros have, whatever the right answer is.
 const OF_ZEROS: f64 = 1.0;

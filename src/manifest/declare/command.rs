@@ -14,13 +14,13 @@ use crate::declared::command_declaration::{
 };
 use crate::declared::declaration::{Declaration, Implementation};
 use crate::declared::{SCRATCH_MARK, command_scope, seconds_scope, size_name};
-use crate::expression::{Kind, Scope};
-use crate::manifest::diagnostics::Code;
-use crate::manifest::section::{Context, Section};
-use crate::manifest::text::At;
-use crate::manifest::tree::{Entry, Node, Raw};
-use crate::manifest::wire;
-use crate::row::metric::OF_SYSTEM;
+use crate::diagnostics::Code;
+use crate::section::{Context, Section};
+use crate::text::At;
+use crate::tree::{Entry, Node, Raw};
+use crate::wire;
+use sweeper_model::expression::{Kind, Scope};
+use sweeper_model::row::metric::OF_SYSTEM;
 
 /// The `directory` of a command that runs in its scratch folder.
 pub(super) const IN_SCRATCH: &str = "{scratch}";

@@ -6,15 +6,15 @@ use super::command::{IN_SCRATCH, folder};
 use super::render::DIGESTS;
 use super::source::{PATHS_OF_MANIFEST, named_file};
 use crate::declared::command_declaration::CommandSource;
-use crate::files;
-use crate::manifest::diagnostics::Code;
-use crate::manifest::section::Context;
-use crate::manifest::text::At;
-use crate::manifest::tree::{Node, Raw, Table};
-use crate::manifest::variables;
+use crate::diagnostics::Code;
+use crate::section::Context;
+use crate::text::At;
+use crate::tree::{Node, Raw, Table};
+use crate::variables;
+use sweeper_model::files;
 
 /// The key of the files that a command is made of beside its program.
-pub(in crate::manifest) const COMMAND_SOURCES: &str = "sources";
+pub(crate) const COMMAND_SOURCES: &str = "sources";
 
 /// The files of a command.
 pub(super) struct CommandFiles {
@@ -139,7 +139,7 @@ fn source(cx: &mut Context<'_>, at: At, path: &Path, help: &str) -> Option<Comma
 /// has no expressions and is a file where the command runs; a word without `/` and `.` is one if
 /// the file is a text. `expand` gives a text with its
 /// variables replaced, and the folder that it is relative to.
-pub(in crate::manifest) fn scripts(
+pub(crate) fn scripts(
     table: &Table,
     mut expand: impl FnMut(&Node) -> Option<(String, PathBuf)>,
 ) -> Vec<PathBuf> {

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use super::python::{PythonSettings, entry_named, files, host_function, on_host};
 use crate::declared::declaration::ProblemDeclaration;
 use crate::declared::python::declaration::{PythonArgument, PythonDeclaration};
-use crate::manifest::diagnostics::Code;
-use crate::manifest::section::{Context, Section};
-use crate::manifest::tree::{Entry, Node};
-use crate::manifest::variables;
+use crate::diagnostics::Code;
+use crate::section::{Context, Section};
+use crate::tree::{Entry, Node};
+use crate::variables;
 
 /// The key.
-pub(in crate::manifest) const INPUTS_FROM: &str = "inputs_from";
+pub(crate) const INPUTS_FROM: &str = "inputs_from";
 
 /// The argument beside the parameters.
 const SEED: &str = "seed";
@@ -23,7 +23,7 @@ const SEED: &str = "seed";
 const FORMS: &str = "\"FILE.py:FUNCTION\", or { python = \"FILE.py\", entry = \"FUNCTION\" }";
 
 /// The file and the function of the short form.
-pub(in crate::manifest) fn parts(text: &str) -> Option<(&str, &str)> {
+pub(crate) fn parts(text: &str) -> Option<(&str, &str)> {
     let (file, function) = text.rsplit_once(':')?;
     (!file.is_empty() && !function.is_empty()).then_some((file, function))
 }

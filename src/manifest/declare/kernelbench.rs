@@ -16,10 +16,10 @@ use crate::declared::python::declaration::{
     PythonSource,
 };
 use crate::declared::{parameters, problem_scope};
-use crate::manifest::diagnostics::Code;
-use crate::manifest::python_files::assigns;
-use crate::manifest::section::{Context, Section};
-use crate::manifest::tree::Node;
+use crate::diagnostics::Code;
+use crate::python_files::assigns;
+use crate::section::{Context, Section};
+use crate::tree::Node;
 
 /// The key of a source.
 pub(super) const KERNELBENCH: &str = "kernelbench";

@@ -9,11 +9,11 @@ use super::{ANY, NUMBER, Names, WHOLE, expression, template, template_of};
 use crate::declared::declaration::{
     ArgDeclaration, DeclaredLanguage, KernelsDeclaration, LaunchDeclaration, ScratchDeclaration,
 };
-use crate::expression::Scope;
-use crate::manifest::diagnostics::Code;
-use crate::manifest::section::{Context, Section};
-use crate::manifest::tree::{Entry, Node, Raw};
-use crate::manifest::wire;
+use crate::diagnostics::Code;
+use crate::section::{Context, Section};
+use crate::tree::{Entry, Node, Raw};
+use crate::wire;
+use sweeper_model::expression::Scope;
 
 /// The keys of a launch, at the backend's table or in `launch`.
 const LAUNCH: &[&str] = &["entry", "args", "grid", "block", "shared", "cluster"];

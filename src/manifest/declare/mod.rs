@@ -32,7 +32,7 @@ use crate::declared::Declared;
 use crate::declared::declaration::{Declaration, FileDeclaration, ProblemDeclaration};
 use crate::declared::pieces;
 use crate::declared::python::declaration::PythonDeclaration;
-use crate::expression::{Expression, Kind, Scope, Tree};
+use sweeper_model::expression::{Expression, Kind, Scope, Tree};
 
 pub(super) use command_files::{COMMAND_SOURCES, scripts};
 pub(super) use inputs_from::{INPUTS_FROM, parts};

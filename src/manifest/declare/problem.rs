@@ -11,19 +11,19 @@ use super::kernelbench::{self, KERNELBENCH};
 use super::python::PythonSettings;
 use super::source::{PATHS_OF_MANIFEST, named_file};
 use super::{NUMBER, WHOLE, expression};
+use crate::axis;
 use crate::declared::check::{Products, Reference, Tolerance};
 use crate::declared::declaration::{
     DeclaredKind, FileDeclaration, Fill, Initial, InputDeclaration, OutputDeclaration,
     ParameterDeclaration, ProblemDeclaration, TensorDeclaration,
 };
 use crate::declared::{fill_scope, parameters, problem_scope};
-use crate::expression::Scope;
-use crate::manifest::axis;
-use crate::manifest::diagnostics::Code;
-use crate::manifest::section::{Context, Section, Spanned};
-use crate::manifest::suggest;
-use crate::manifest::tree::{Entry, Node, Raw};
-use crate::manifest::wire;
+use crate::diagnostics::Code;
+use crate::section::{Context, Section, Spanned};
+use crate::suggest;
+use crate::tree::{Entry, Node, Raw};
+use crate::wire;
+use sweeper_model::expression::Scope;
 
 /// Reads a declared problem; what is wrong is reported.
 pub(super) fn problem(

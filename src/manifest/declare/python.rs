@@ -13,11 +13,11 @@ use super::source::folders;
 use crate::declared::python::declaration::{
     ArrayLibrary, InterpreterPlace, Load, PythonDeclaration, PythonSource,
 };
-use crate::expression::Scope;
-use crate::manifest::diagnostics::Code;
-use crate::manifest::python_files::{PythonFiles, library_of, places_of_module};
-use crate::manifest::section::{Context, Section, Spanned};
-use crate::manifest::tree::{Node, Raw};
+use crate::diagnostics::Code;
+use crate::python_files::{PythonFiles, library_of, places_of_module};
+use crate::section::{Context, Section, Spanned};
+use crate::tree::{Node, Raw};
+use sweeper_model::expression::Scope;
 
 /// The interpreter where none is said.
 const INTERPRETER: &str = "python3";
@@ -81,7 +81,7 @@ fn has_copies(root: &Section<'_>) -> bool {
 }
 
 /// A name is looked for where programs are; a path is relative to the manifest.
-fn exe_in(cx: &Context<'_>, (at, path): (crate::manifest::text::At, PathBuf)) -> PathBuf {
+fn exe_in(cx: &Context<'_>, (at, path): (crate::text::At, PathBuf)) -> PathBuf {
     match path.components().count() {
         1 => path,
         _ => cx.in_folder(at, &path),
@@ -304,7 +304,7 @@ pub(super) fn arrays_of(cx: &mut Context<'_>, node: &Node) -> Option<ArrayLibrar
 /// Options of `torch.compile`.
 pub(super) fn options(cx: &mut Context<'_>, node: &Node) -> Option<BTreeMap<String, Value>> {
     let table = cx.section(node, "torch_compile")?.table;
-    let option = |entry: &crate::manifest::tree::Entry| {
+    let option = |entry: &crate::tree::Entry| {
         let Some(value) = literal(&entry.value) else {
             cx.wrong_type(
                 &entry.value,

@@ -7,12 +7,12 @@ use sweeper_program::Value;
 use super::backend::words;
 use super::{ANY, Names, WHOLE, expression};
 use crate::declared::python::declaration::{Autograd, PythonArgument};
-use crate::expression::Scope;
-use crate::manifest::diagnostics::Code;
-use crate::manifest::rules;
-use crate::manifest::section::{Context, Section};
-use crate::manifest::tree::{Node, Raw};
-use crate::manifest::wire::WireText;
+use crate::diagnostics::Code;
+use crate::rules;
+use crate::section::{Context, Section};
+use crate::tree::{Node, Raw};
+use crate::wire::WireText;
+use sweeper_model::expression::Scope;
 
 /// A reader of arguments.
 pub(super) struct Reader<'n> {
@@ -80,7 +80,7 @@ impl Reader<'_> {
                 if !cx.broken.contains(text) {
                     let message = format!("`{key}` has no tensor and no parameter `{text}`");
                     let tensors = [&*self.names.inputs, &*self.names.outputs].concat();
-                    let parameters = crate::manifest::dimensions::names(self.scope);
+                    let parameters = crate::dimensions::names(self.scope);
                     let tensors = match tensors.is_empty() {
                         true => String::new(),
                         false => format!("tensors: {}", tensors.join(" ")),

@@ -16,12 +16,12 @@ use crate::declared::declaration::{
 };
 use crate::declared::python::declaration::{PythonArgument, PythonDeclaration};
 use crate::declared::{Declared, problem_scope, reference_scope};
-use crate::expression::Scope;
-use crate::manifest::diagnostics::Code;
-use crate::manifest::section::{Context, Section};
-use crate::manifest::suggest;
-use crate::manifest::tree::{Entry, Node};
-use crate::tuning::family_of;
+use crate::diagnostics::Code;
+use crate::section::{Context, Section};
+use crate::suggest;
+use crate::tree::{Entry, Node};
+use sweeper_model::expression::Scope;
+use sweeper_model::tuning::family_of;
 
 /// The forms of a reference.
 const FORMS: &str =

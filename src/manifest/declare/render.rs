@@ -8,12 +8,12 @@ use super::kernelbench::{KERNELBENCH, MODEL};
 use super::python::PythonSettings;
 use crate::declared::declaration::DeclaredFile;
 use crate::declared::python::declaration::PythonFile;
-use crate::manifest::print;
-use crate::manifest::python_files::{PythonFiles, places_of_module};
-use crate::manifest::section::Context;
-use crate::manifest::tree::{Entry, Node, Raw, Table};
-use crate::manifest::variables;
-use crate::toml_text;
+use crate::print;
+use crate::python_files::{PythonFiles, places_of_module};
+use crate::section::Context;
+use crate::tree::{Entry, Node, Raw, Table};
+use crate::variables;
+use sweeper_model::toml_text;
 use sweeper_program::Value;
 
 /// Keys with their values as TOML.
@@ -21,15 +21,15 @@ type Keys = Vec<(&'static str, String)>;
 
 /// A table of a declaration, as it is printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::manifest) struct DeclaredTable {
+pub(crate) struct DeclaredTable {
     /// Its header without brackets, such as `backend.add`.
-    pub(in crate::manifest) path: String,
+    pub(crate) path: String,
     /// Keys with their values as TOML.
-    pub(in crate::manifest) keys: Vec<(String, String)>,
+    pub(crate) keys: Vec<(String, String)>,
     /// The values of some of these keys in a run's folder, which holds copies of sources.
-    pub(in crate::manifest) in_run: Keys,
+    pub(crate) in_run: Keys,
     /// The copies, by their paths below a run's folder.
-    pub(in crate::manifest) copies: Vec<DeclaredFile>,
+    pub(crate) copies: Vec<DeclaredFile>,
 }
 
 /// The key that runs write: the digest of each file of a source, by its path.
@@ -284,7 +284,7 @@ fn copies(cx: &mut Context<'_>, entry: &Entry) -> Option<(Keys, Vec<DeclaredFile
     let path = cx.in_folder(node.at, &path);
     let closure = cx.sources.code(&path, &folders, table)?.as_ref().ok()?;
     let (files, folders) = closure.by_path();
-    let folder = crate::files::short_name(&entry.key);
+    let folder = sweeper_model::files::short_name(&entry.key);
     let below = |name: &str| format!("{COPIES}/{folder}/{name}");
     let text = |name: &str| print::value(&Value::from(below(name).as_str()));
     let main = files.first().map_or("", |file| &file.name);
@@ -352,7 +352,7 @@ fn copies_of_file(
 /// The copies of a source that was read.
 fn copies_of(found: &PythonFiles, key: &'static str, folder: &str) -> (Keys, Vec<DeclaredFile>) {
     let files = python_files(found);
-    let folder = crate::files::short_name(folder);
+    let folder = sweeper_model::files::short_name(folder);
     let below = |name: &str| format!("{COPIES}/{folder}/{name}");
     let name = files.first().map_or("", |file| &file.name);
     let keys = vec![

@@ -6,12 +6,10 @@ use sweeper_program::Dtype;
 use crate::declared::check::Products;
 use crate::declared::command_declaration::StandardOutput;
 use crate::declared::python::declaration::ArrayLibrary;
-use crate::manifest::setting::json::{
-    described, expression, list, named, object, one_of, string, whole,
-};
+use crate::setting::json::{described, expression, list, named, object, one_of, string, whole};
 
 /// The schema of `[workload.X]`.
-pub(in crate::manifest) fn workload() -> Value {
+pub(crate) fn workload() -> Value {
     let input = object(
         json!({
             "dtype": dtype(),
@@ -209,12 +207,12 @@ fn fill() -> Value {
 }
 
 /// Definitions that these schemas refer to.
-pub(in crate::manifest) fn definitions() -> [(&'static str, Value); 1] {
+pub(crate) fn definitions() -> [(&'static str, Value); 1] {
     [("fill", fill())]
 }
 
 /// The schema of `[backend.Y]`.
-pub(in crate::manifest) fn backend() -> Value {
+pub(crate) fn backend() -> Value {
     let rule = object(
         json!({ "that": expression(), "reason": string() }),
         &["that"],
@@ -390,7 +388,7 @@ fn function() -> Value {
 }
 
 /// The schema of `[python]`.
-pub(in crate::manifest) fn python() -> Value {
+pub(crate) fn python() -> Value {
     object(
         json!({
             "exe": described(string(), "the interpreter; `python3` where it is not said"),

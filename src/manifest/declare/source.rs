@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use super::render::DIGESTS;
 use crate::declared::declaration::{DeclaredFile, DeclaredLanguage};
-use crate::manifest::diagnostics::Code;
-use crate::manifest::includes::SourceClosure;
-use crate::manifest::section::{Context, Section};
-use crate::manifest::sources::NamedFile;
-use crate::manifest::text::At;
-use crate::manifest::tree::{Node, Table};
-use crate::manifest::variables;
+use crate::diagnostics::Code;
+use crate::includes::SourceClosure;
+use crate::section::{Context, Section};
+use crate::sources::NamedFile;
+use crate::text::At;
+use crate::tree::{Node, Table};
+use crate::variables;
 
 /// A source that was read.
 pub(super) struct Source {

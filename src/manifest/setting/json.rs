@@ -2,50 +2,50 @@
 
 use serde_json::{Value, json};
 
-use crate::word::Word;
+use sweeper_model::word::Word;
 
-pub(in crate::manifest) fn string() -> Value {
+pub(crate) fn string() -> Value {
     json!({ "type": "string" })
 }
 
 /// An integer from `minimum`.
-pub(in crate::manifest) fn whole(minimum: u64) -> Value {
+pub(crate) fn whole(minimum: u64) -> Value {
     json!({ "type": "integer", "minimum": minimum })
 }
 
 /// A number over zero.
-pub(in crate::manifest) fn positive() -> Value {
+pub(crate) fn positive() -> Value {
     json!({ "type": "number", "exclusiveMinimum": 0 })
 }
 
-pub(in crate::manifest) fn scalar() -> Value {
+pub(crate) fn scalar() -> Value {
     json!({ "$ref": "#/$defs/scalar" })
 }
 
-pub(in crate::manifest) fn expression() -> Value {
+pub(crate) fn expression() -> Value {
     json!({ "$ref": "#/$defs/expression" })
 }
 
-pub(in crate::manifest) fn words<W: Word>() -> Value {
+pub(crate) fn words<W: Word>() -> Value {
     let words: Vec<&str> = W::WORDS.iter().map(|(word, _)| *word).collect();
     one_of(&words)
 }
 
-pub(in crate::manifest) fn one_of(words: &[&str]) -> Value {
+pub(crate) fn one_of(words: &[&str]) -> Value {
     json!({ "enum": words })
 }
 
 /// The schema of a word, or of `other`.
-pub(in crate::manifest) fn word_or(word: &str, other: Value) -> Value {
+pub(crate) fn word_or(word: &str, other: Value) -> Value {
     json!({ "anyOf": [{ "const": word }, other] })
 }
 
 /// A list of items; a single one is a list of one.
-pub(in crate::manifest) fn list(item: Value) -> Value {
+pub(crate) fn list(item: Value) -> Value {
     json!({ "anyOf": [item.clone(), { "type": "array", "items": item }] })
 }
 
-pub(in crate::manifest) fn object(properties: Value, required: &[&str]) -> Value {
+pub(crate) fn object(properties: Value, required: &[&str]) -> Value {
     json!({
         "type": "object",
         "properties": properties,
@@ -55,11 +55,11 @@ pub(in crate::manifest) fn object(properties: Value, required: &[&str]) -> Value
 }
 
 /// A table with keys that people name.
-pub(in crate::manifest) fn named(value: Value) -> Value {
+pub(crate) fn named(value: Value) -> Value {
     json!({ "type": "object", "additionalProperties": value })
 }
 
-pub(in crate::manifest) fn described(mut schema: Value, description: &str) -> Value {
+pub(crate) fn described(mut schema: Value, description: &str) -> Value {
     if let Some(object) = schema.as_object_mut() {
         object.insert("description".to_owned(), description.into());
     }

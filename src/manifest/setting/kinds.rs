@@ -7,11 +7,11 @@ use serde_json::{Value as Json, json};
 
 use super::json;
 use super::{Data, Kind};
-use crate::manifest::Manifest;
-use crate::manifest::diagnostics::Code;
-use crate::manifest::section::Context;
-use crate::manifest::tree::{Node, Raw};
-use crate::word::Word;
+use crate::Manifest;
+use crate::diagnostics::Code;
+use crate::section::Context;
+use crate::tree::{Node, Raw};
+use sweeper_model::word::Word;
 
 /// Longest time that a setting can ask for, in seconds: a hundred years.
 const MAX_SECONDS: f64 = 3.2e9;

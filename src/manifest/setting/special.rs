@@ -6,15 +6,15 @@ use serde_json::{Value as Json, json};
 
 use super::json;
 use super::{Data, Kind};
-use crate::manifest::Manifest;
-use crate::manifest::diagnostics::Code;
-use crate::manifest::plots::PLOTS;
-use crate::manifest::section::Context;
-use crate::manifest::settings::{DeviceUse, EXPORTS, Plots, Prune, Threads, Warmup};
-use crate::manifest::tree::{Node, Raw};
-use crate::manifest::wire;
-use crate::status::Status;
-use crate::word::Word;
+use crate::Manifest;
+use crate::diagnostics::Code;
+use crate::plots::PLOTS;
+use crate::section::Context;
+use crate::settings::{DeviceUse, EXPORTS, Plots, Prune, Threads, Warmup};
+use crate::tree::{Node, Raw};
+use crate::wire;
+use sweeper_model::status::Status;
+use sweeper_model::word::Word;
 
 /// A key that is read elsewhere: by the stage that assembles files, or when the cases are known.
 pub(super) struct Elsewhere {
@@ -62,7 +62,7 @@ impl Kind for Name {
 }
 
 /// Whether a sweep's name can have the character.
-pub(in crate::manifest) fn is_name_character(c: char) -> bool {
+pub(crate) fn is_name_character(c: char) -> bool {
     matches!(c, '_' | '-' | '.') || c.is_alphanumeric()
 }
 

@@ -11,8 +11,8 @@ use super::special::{
     Outcomes, PlotNames, PruneRule, WarmupRuns,
 };
 use super::{Data, Setting};
-use crate::manifest::SCHEMA;
-use crate::manifest::settings::{Canonical, GB, PartsRule, Stopping};
+use crate::SCHEMA;
+use crate::settings::{Canonical, GB, PartsRule, Stopping};
 
 /// Upper bound of processes for a point: more would take too long.
 const MAX_FRESH_STARTS: u32 = 1000;
@@ -24,7 +24,7 @@ const MAX_LOOP: u32 = 1_000_000_000;
 const MAX_INTEGER: u64 = i64::MAX as u64;
 
 /// Keys of the rule that stops when a median is known well enough; `measure.repeats` excludes them.
-pub(in crate::manifest) const ADAPTIVE: &[&str] = &[
+pub(crate) const ADAPTIVE: &[&str] = &[
     "measure.min_samples",
     "measure.max_samples",
     "measure.max_rel_ci",
@@ -32,8 +32,7 @@ pub(in crate::manifest) const ADAPTIVE: &[&str] = &[
 ];
 
 /// Keys that mean something with `plan.canonical = "published"` alone.
-pub(in crate::manifest) const PUBLISHED: &[&str] =
-    &["plan.max_canonical_shapes", "plan.samples_per_shape"];
+pub(crate) const PUBLISHED: &[&str] = &["plan.max_canonical_shapes", "plan.samples_per_shape"];
 
 /// A field of a variant: it has a value, and can be set, while the manifest has that variant.
 macro_rules! of_variant {
@@ -77,7 +76,7 @@ macro_rules! optional {
 }
 
 /// The settings, section by section.
-pub(in crate::manifest) static SETTINGS: &[Setting] = &[
+pub(crate) static SETTINGS: &[Setting] = &[
     setting(
         "schema",
         "version of the format",

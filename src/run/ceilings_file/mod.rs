@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::files;
-use crate::hardware::DeviceIdentity;
-use crate::hardware::ceilings::{COPY, CeilingSource, Ceilings};
-use crate::identity::{CacheState, RunId};
-use crate::row::Row;
-use crate::row::outcome::{Checked, Status};
+use sweeper_model::files;
+use sweeper_model::hardware::DeviceIdentity;
+use sweeper_model::hardware::ceilings::{COPY, CeilingSource, Ceilings};
+use sweeper_model::identity::{CacheState, RunId};
+use sweeper_model::row::Row;
+use sweeper_model::row::outcome::{Checked, Status};
 
 /// Version of the probes: a new one makes them be measured again.
 const VERSION: u32 = 1;

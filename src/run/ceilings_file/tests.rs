@@ -1,10 +1,10 @@
 //! Ceilings rise, never fall, and say since when.
 
 use super::*;
-use crate::hardware::DeviceKind;
-use crate::identity::Digest as Identity;
-use crate::row::outcome::{Measurement, Outcome};
-use crate::row::test_row;
+use sweeper_model::hardware::DeviceKind;
+use sweeper_model::identity::Digest as Identity;
+use sweeper_model::row::outcome::{Measurement, Outcome};
+use sweeper_model::row::test_row;
 
 fn device() -> DeviceIdentity {
     DeviceIdentity {

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Session;
-use crate::compile::CompileError;
-use crate::compile::kernels::{Built, Kernels};
-use crate::hardware::DeviceKind;
-use crate::plan::PlannedBlock;
 use crate::run::Event;
 use crate::run::compiling::{self, WarningKind};
 use crate::run::schedule::Schedule;
 use crate::run::workers::Ahead;
+use sweeper_engine::compile::CompileError;
+use sweeper_engine::compile::kernels::{Built, Kernels};
+use sweeper_manifest::plan::PlannedBlock;
+use sweeper_model::hardware::DeviceKind;
 
 impl<'a> Session<'a> {
     /// Tells the cache which kernels will be asked for.

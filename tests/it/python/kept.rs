@@ -152,7 +152,7 @@ fn answers_of_a_gpu_for_an_audit_are_trusted_as_the_published_one_is() {
     let ran = Command::new(python())
         .args([
             "tests/it/python/kept_cases.py",
-            "src/device/foreign/python/child",
+            "src/engine/device/foreign/python/child",
         ])
         .output()
         .unwrap();
@@ -169,7 +169,7 @@ fn sums_over_memory_differ_where_any_bit_does() {
     }
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/src/device/foreign/python/child/sums.py"
+        "/src/engine/device/foreign/python/child/sums.py"
     );
     let program = format!(
         "import runpy, torch\nof = runpy.run_path({path:?})['of']\n\

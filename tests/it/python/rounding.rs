@@ -13,7 +13,7 @@ fn conform(cases: &str, arguments: &[&str], count: usize) {
     let mut command = Command::new(python());
     command.args([
         &format!("tests/it/python/{cases}.py"),
-        "src/device/foreign/python/child",
+        "src/engine/device/foreign/python/child",
     ]);
     let ran = command.args(arguments).output().unwrap();
     let said = String::from_utf8(ran.stdout).unwrap();

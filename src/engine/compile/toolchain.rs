@@ -1,0 +1,200 @@
+//! The compilers of a machine.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+
+use sweeper_program::Language;
+
+use super::NEVER;
+use super::cc::Cc;
+use super::digests::Digests;
+use super::nvrtc::Nvrtc;
+use sweeper_model::hardware::DeviceKind;
+
+/// The compilers that this machine has. Each is looked for when it is first asked for: that runs
+/// programs, or reads a hundred megabytes.
+#[derive(Clone, Debug)]
+pub struct Toolchain {
+    found: Arc<Found>,
+}
+
+/// Compilers, or why there are none, as far as anybody asked.
+#[derive(Debug)]
+struct Found {
+    /// The C compiler to use instead of the usual ones.
+    named_cc: Option<PathBuf>,
+    cc: OnceLock<Result<Cc, String>>,
+    nvrtc: OnceLock<Result<Nvrtc, String>>,
+    digests: Digests,
+    /// Ends a search.
+    stop: &'static AtomicBool,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Found {
+            named_cc: None,
+            cc: OnceLock::new(),
+            nvrtc: OnceLock::new(),
+            digests: Digests::default(),
+            stop: &NEVER,
+        }
+    }
+}
+
+/// A search that was begun ahead. It ends before the owner of this value does: a process that ended
+/// in the middle of loading NVRTC would run destructors of objects that NVRTC is just constructing,
+/// and crash.
+#[must_use = "dropping it waits for the search"]
+pub struct Ahead {
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // A tool that a panicked search did not find is looked for again when it is needed.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Toolchain {
+    /// This machine's compilers. `cc` names the C compiler to use instead of the usual ones;
+    /// digests of compilers are remembered in the folder of a cache.
+    pub fn here(cc: Option<PathBuf>, cache: Option<&Path>) -> Self {
+        Toolchain::here_until(cc, cache, &NEVER)
+    }
+
+    /// The compilers of this machine; searches end when `stop` is set, and then find none.
+    pub fn here_until(
+        cc: Option<PathBuf>,
+        cache: Option<&Path>,
+        stop: &'static AtomicBool,
+    ) -> Self {
+        Toolchain {
+            found: Arc::new(Found {
+                named_cc: cc,
+                digests: Digests::remembered_in(cache),
+                stop,
+                ..Found::default()
+            }),
+        }
+    }
+
+    /// No compilers, for this reason.
+    pub fn none(reason: &str) -> Self {
+        Toolchain {
+            found: Arc::new(Found {
+                cc: OnceLock::from(Err(reason.to_owned())),
+                nvrtc: OnceLock::from(Err(reason.to_owned())),
+                ..Found::default()
+            }),
+        }
+    }
+
+    /// Begins to look for the compiler that a kind of device needs, if it needs one, while the
+    /// caller does something else.
+    pub fn look_ahead(&self, kind: DeviceKind) -> Ahead {
+        if kind == DeviceKind::Null {
+            return Ahead { thread: None };
+        }
+        let toolchain = self.clone();
+        let look = move || drop(toolchain.identity(kind));
+        let thread = thread::Builder::new().name("toolchain".to_owned());
+        Ahead {
+            // Without a thread, it is found when it is asked for.
+            thread: thread.spawn(look).ok(),
+        }
+    }
+
+    /// The C compiler.
+    ///
+    /// # Errors
+    /// Why there is none, and the package to install.
+    pub fn cc(&self) -> Result<&Cc, &str> {
+        let Found {
+            named_cc,
+            cc,
+            digests,
+            stop,
+            ..
+        } = &*self.found;
+        let named = named_cc.as_deref().map(Path::as_os_str);
+        let found = cc.get_or_init(|| Cc::find(named, digests, stop));
+        found.as_ref().map_err(String::as_str)
+    }
+
+    /// NVRTC.
+    ///
+    /// # Errors
+    /// Why there is none, and the package to install.
+    pub fn nvrtc(&self) -> Result<&Nvrtc, &str> {
+        let Found { nvrtc, digests, .. } = &*self.found;
+        let found = nvrtc.get_or_init(|| Nvrtc::find(digests));
+        found.as_ref().map_err(String::as_str)
+    }
+
+    /// One line that identifies everything that counts for a kind of device, for run ids; equal
+    /// lines, equal compilers.
+    pub fn identity(&self, kind: DeviceKind) -> String {
+        self.describe(match kind {
+            DeviceKind::Cpu | DeviceKind::Null => Language::C,
+            DeviceKind::Cuda => Language::Cuda,
+        })
+    }
+
+    /// The compiler of a language, for people and run ids.
+    pub(super) fn describe(&self, language: Language) -> String {
+        match language {
+            Language::C => match self.cc() {
+                Ok(cc) => format!("cc {} ({}, {})", cc.version, cc.machine, &cc.identity[..12]),
+                Err(_) => "no cc".to_owned(),
+            },
+            Language::Cuda => match self.nvrtc() {
+                Ok(nvrtc) => format!("nvrtc {} ({})", nvrtc.build, &nvrtc.identity[..12]),
+                Err(_) => "no nvrtc".to_owned(),
+            },
+        }
+    }
+
+    /// The identity of a language's compiler, or why there is none.
+    pub(super) fn compiler(&self, language: Language) -> Result<&str, &str> {
+        match language {
+            Language::C => self.cc().map(|cc| cc.identity.as_str()),
+            Language::Cuda => self.nvrtc().map(|nvrtc| nvrtc.identity.as_str()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn no_search_outlives_who_began_it() {
+        let folder = tempfile::tempdir().unwrap();
+        // Longer than it takes to get to the end of this test.
+        let slow = folder.path().join("slow");
+        fs::write(&slow, "#!/bin/sh\nsleep 0.3\nexit 1\n").unwrap();
+        fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).unwrap();
+        let toolchain = Toolchain::here(Some(slow), None);
+        drop(toolchain.look_ahead(DeviceKind::Null));
+        assert!(toolchain.found.cc.get().is_none(), "it needs no compiler");
+        drop(toolchain.look_ahead(DeviceKind::Cpu));
+        assert!(toolchain.found.cc.get().is_some(), "it is still looked for");
+        let begun_and_failed = || -> Result<(), String> {
+            let _ahead = toolchain.look_ahead(DeviceKind::Cuda);
+            Err("something else".to_owned())?;
+            Ok(())
+        };
+        begun_and_failed().unwrap_err();
+        assert!(toolchain.found.nvrtc.get().is_some());
+        assert_eq!(Arc::strong_count(&toolchain.found), 1);
+    }
+}
