@@ -168,42 +168,47 @@ pub fn main() -> ExitCode {
         screen.error(&format!("threads can't be started: {error}"));
         return Exit::Impossible.into();
     }
-    let verdict = match cli.verb {
-        Verb::Run(args) => run::run(&args, &screen),
-        Verb::Referee(args) => referee::referee(&args, &screen),
-        Verb::Time(args) => time::time(&args, &screen),
-        Verb::Plan(args) => plan::plan(&args, &screen),
-        Verb::Why(args) => why::why(&args, &screen),
-        Verb::Check(args) => check::check(&args, &screen),
-        Verb::Compile(args) => compile::compile(&args, &screen),
-        Verb::Rerun(args) => rerun::rerun(&args, &screen),
-        Verb::Compare(args) => compare::compare(&args, &screen),
-        Verb::Runs(args) => runs::runs(&args, &screen),
-        Verb::Submit(args) => submit::submit(&args, &screen),
-        Verb::Cancel(args) => cancel::cancel(&args, &screen),
-        Verb::Status(args) => status::status(&args, &screen),
-        Verb::Merge(args) => merge::merge(&args, &screen),
-        Verb::Show(args) => runs::show(&args, &screen),
-        Verb::Report(args) => report::report(&args, &screen),
-        Verb::Cache(verb) => cache::cache(&verb, &screen),
-        Verb::Devices(args) => devices::devices(&args, &screen),
-        Verb::Doctor(args) => devices::doctor(&args, &screen),
-        Verb::Workloads(args) => workloads::workloads(&args, &screen),
-        Verb::Init(args) => starter::init(&args, &screen),
-        Verb::New(args) => new::new(&args, &screen),
-        Verb::Import(verb) => import::import(&verb, &screen),
-        Verb::Schema => starter::print_schema(&screen),
-        Verb::Completions(args) => starter::completions::<Cli>(&args, &screen),
-        Verb::Worker => worker::worker(),
-        Verb::Launcher => worker::launcher(),
-        Verb::Candidate => worker::candidate(),
-        Verb::Compiler => worker::compiler(),
-    };
+    let verdict = ended(cli.verb, &screen);
     let exit = screen.verdict(verdict);
     if nvrtc::is_left_at_work() {
         exit.at_once();
     }
     exit.into()
+}
+
+/// Runs a verb to its end.
+fn ended(verb: Verb, screen: &screen::Screen) -> Exit {
+    match verb {
+        Verb::Run(args) => run::run(&args, screen),
+        Verb::Referee(args) => referee::referee(&args, screen),
+        Verb::Time(args) => time::time(&args, screen),
+        Verb::Plan(args) => plan::plan(&args, screen),
+        Verb::Why(args) => why::why(&args, screen),
+        Verb::Check(args) => check::check(&args, screen),
+        Verb::Compile(args) => compile::compile(&args, screen),
+        Verb::Rerun(args) => rerun::rerun(&args, screen),
+        Verb::Compare(args) => compare::compare(&args, screen),
+        Verb::Runs(args) => runs::runs(&args, screen),
+        Verb::Submit(args) => submit::submit(&args, screen),
+        Verb::Cancel(args) => cancel::cancel(&args, screen),
+        Verb::Status(args) => status::status(&args, screen),
+        Verb::Merge(args) => merge::merge(&args, screen),
+        Verb::Show(args) => runs::show(&args, screen),
+        Verb::Report(args) => report::report(&args, screen),
+        Verb::Cache(verb) => cache::cache(&verb, screen),
+        Verb::Devices(args) => devices::devices(&args, screen),
+        Verb::Doctor(args) => devices::doctor(&args, screen),
+        Verb::Workloads(args) => workloads::workloads(&args, screen),
+        Verb::Init(args) => starter::init(&args, screen),
+        Verb::New(args) => new::new(&args, screen),
+        Verb::Import(verb) => import::import(&verb, screen),
+        Verb::Schema => starter::print_schema(screen),
+        Verb::Completions(args) => starter::completions::<Cli>(&args, screen),
+        Verb::Worker => worker::worker(),
+        Verb::Launcher => worker::launcher(),
+        Verb::Candidate => worker::candidate(),
+        Verb::Compiler => worker::compiler(),
+    }
 }
 
 #[cfg(test)]

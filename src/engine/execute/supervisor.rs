@@ -465,7 +465,8 @@ impl Worker {
                     has_left = matches!(self.child.try_wait(), Ok(Some(_)));
                     // A wait that took much longer was one of this process, which was suspended.
                     silent += waiting.elapsed().min(4 * TICK);
-                    match silent > limit {
+                    // A function that hangs costs its point before, and not the worker.
+                    match silent > limit + limit / 3 {
                         true if is_suspended(self.child.id()) => return Ending::Suspended(current),
                         true => return Ending::Silent(current, stage),
                         false => continue,

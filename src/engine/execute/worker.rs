@@ -328,9 +328,7 @@ pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
             (Box::new(device), Place::Cuda { unit, ordinal })
         }
     };
-    // The main process loses its patience later, so that a function that hangs costs its point
-    // and not the worker.
-    let limit = request.silence_limit / 4 * 3;
+    let limit = request.silence_limit;
     let below_cache = request.answers.as_ref().map(|cache| cache.dir.clone());
     let cache_dir = request.compiled_code.clone().or(below_cache);
     let hidden = hidden_folders(request, cache_dir.as_deref());

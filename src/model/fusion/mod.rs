@@ -22,7 +22,7 @@ pub const CONTROL: &str = "control";
 const CONFIDENCE: f64 = 0.95;
 
 /// A control that is certainly further from 1 than this says that the machine can't tell programs
-/// apart: the margin at which [`sweeper_results::compare`] takes times for equal.
+/// apart: the margin at which a comparison takes times for equal.
 pub const MARGIN: f64 = 0.01;
 
 /// From which speedups on a gain is minimal, moderate and strong; a smaller one is slower.

@@ -1,7 +1,7 @@
 //! Devices as data: their kind, identity, memory, clocks and ceilings, without any way to run
 //! something.
 //!
-//! [`sweeper_engine::device`] measures them; rows and reports hold them.
+//! Devices measure them; rows and reports hold them.
 
 use std::collections::BTreeMap;
 

@@ -208,7 +208,7 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
             "error",
             "missing 1 required positional argument: 'y'",
         ),
-        ("hangs", "timeout", "no answer within 3s"),
+        ("hangs", "timeout", "no answer within 4s"),
         ("shouts", "error", "ValueError: [2JAAAAAAAA"),
         ("exits", "error", "it ended the interpreter with code 3"),
         ("leaves", "error", "it ended the interpreter: exit(done)"),

@@ -79,8 +79,9 @@ impl Libraries {
         }
         symbol(&self.loaded[&artifact.key].object, name).map_err(|error| {
             DeviceError::Launch(format!(
-                "kernel {:.12} has no `{name}`: {error}",
-                artifact.key
+                "kernel {:.12} has no `{name}`: {}",
+                artifact.key,
+                explained(&error)
             ))
         })
     }
@@ -97,12 +98,20 @@ fn load(artifact: &Artifact) -> Result<Loaded, String> {
     let descriptor = OwnedFd::from(file);
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     fcntl_add_seals(&descriptor, seals).map_err(|error| format!("seal: {error}"))?;
-    let object = open(&descriptor).map_err(|error| error.to_string())?;
+    let object = open(&descriptor).map_err(|error| explained(&error))?;
     Ok(Loaded {
         object,
         load_ns: start.elapsed().as_nanos() as u64,
         _descriptor: descriptor,
     })
+}
+
+/// What the dynamic loader says, which an error of `libloading` has as its source.
+fn explained(error: &libloading::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(reason) => format!("{error}: {reason}"),
+        None => error.to_string(),
+    }
 }
 
 #[expect(unsafe_code, reason = "loading a library runs its initialisers")]

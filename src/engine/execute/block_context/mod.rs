@@ -266,20 +266,11 @@ impl<'a> BlockContext<'a> {
         self.note_threads(point, before);
         let (first_ns, first_bits) = first_ns?;
         measurement.device_memory = device.memory(prepared).map_err(failed)?;
-        // A program can't state the memory of another process.
-        if runner.is_none() && !has_expected_memory(&measurement) {
-            measurement.flags.push(Flag::MemoryMismatch);
-        }
-        if self.is_spoiled() {
-            note_changes(&mut measurement, vec![busy::WORDS.to_owned()]);
-        }
+        self.flag(&mut measurement, (runner, is_refereed));
         let cache = self.answers.place();
         let auto = undecided.map(|own| own.begin((self.block, point), cache, prepared, device));
         let auto = auto.transpose()?;
         let (calls, source) = self.source(runner, auto, &specs)?;
-        if is_refereed {
-            measurement.flags.push(Flag::Refereed);
-        }
         Ok(VerifiedPoint {
             calls,
             source: Some(source),
@@ -300,6 +291,20 @@ impl<'a> BlockContext<'a> {
             carries_state,
             complaint: None,
         })
+    }
+
+    /// Flags what is to be known of a program that has run once.
+    fn flag(&self, measurement: &mut Measurement, (runner, is_refereed): (Option<Runner>, bool)) {
+        // A program can't state the memory of another process.
+        if runner.is_none() && !has_expected_memory(measurement) {
+            measurement.flags.push(Flag::MemoryMismatch);
+        }
+        if self.is_spoiled() {
+            note_changes(measurement, vec![busy::WORDS.to_owned()]);
+        }
+        if is_refereed {
+            measurement.flags.push(Flag::Refereed);
+        }
     }
 
     /// Runs a point's program for the first time, and judges it; the nanoseconds of the run.

@@ -8,6 +8,7 @@ use regex_lite::Regex;
 use serde_json::{Number, Value};
 
 use sweeper_manifest::declared::command_declaration::{MetricSource, OutputText};
+use sweeper_model::files;
 
 /// A number over this is none of a run: sums and squares of such numbers would be infinite, which
 /// no record can hold.
@@ -69,7 +70,7 @@ impl Written<'_> {
             OutputText::File(file) => self.directory.join(file),
         };
         let unread = |error: io::Error| format!("{}: {error}", name(from));
-        let file = fs::File::open(path).map_err(unread)?;
+        let file = files::open(&path).map_err(unread)?;
         let length = file.metadata().map_err(unread)?.len();
         if length > MOST_BYTES {
             let (name, most) = (name(from), MOST_BYTES >> 20);

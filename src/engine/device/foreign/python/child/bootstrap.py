@@ -57,7 +57,8 @@ try:
     from sweeper_child import main
 except ImportError as error:
     reason = f"{sys.executable} does not have the package `{error.name}`, which is needed"
-    body = json.dumps({"error": {"status": "unavailable", "reason": reason}}).encode()
+    answer = {"error": {"status": "unavailable", "reason": reason}}
+    body = json.dumps(answer, ensure_ascii=False).encode(errors="replace")
     sys.stdout.buffer.write(struct.pack("<I", len(body)) + body)
     sys.stdout.buffer.flush()
     sys.exit(1)

@@ -7,7 +7,8 @@ import platform
 from importlib import metadata
 
 SHOWN = ["numpy", "torch", "triton", "cupy", "jax", "jaxlib", "numba"]
-PREFIXES = ("TORCH", "TRITON_", "CUDA_", "CUBLAS", "XLA_", "JAX_", "CUPY_", "OMP_", "MKL_")
+PREFIXES = ("TORCH", "TRITON_", "CUDA_", "CUBLAS", "XLA_", "JAX_", "CUPY_", "OMP_", "MKL_", "OPENBLAS_", "GOTO_",
+            "BLIS_", "VECLIB_", "NUMBA_", "NUMEXPR_")
 # Places of files, and variables that are set anew for each interpreter.
 OTHERS = ("_DIR", "_PATH", "_HOME", "CUDA_VISIBLE_DEVICES", "CUDA_MODULE_LOADING")
 
