@@ -179,6 +179,11 @@ fn files_that_documents_name_are_there() {
         "ARCHITECTURE.md",
         "METHODOLOGY.md",
         "CONTRIBUTING.md",
+        "docs/design/compiler.md",
+        "docs/design/own-code.md",
+        "docs/design/processes.md",
+        "docs/design/results.md",
+        "docs/design/decisions.md",
         "docs/page.md",
     ] {
         let document = read(name);
