@@ -1,10 +1,11 @@
 //! The estimated rest of a run, from the times of similar points.
 //!
-//! The plan guesses what each point costs ([`sweeper_manifest::plan::cost`]). For points of one kind (case,
-//! backend, phase) the guesses of what their samples take are wrong by a common factor, by how many
-//! a noisy machine needs, and by how fast the backend is: it is measured as rows come in. What all
-//! takes beside samples has another factor. The estimate leaves out compiling, which happens before
-//! points of a kind, or beside the first of them, whose time beside samples does not count.
+//! The plan guesses what each point costs ([`sweeper_manifest::plan::cost`]). For points of one
+//! kind (case, backend, phase) the guesses of what their samples take are wrong by a common factor,
+//! by how many a noisy machine needs, and by how fast the backend is: it is measured as rows come
+//! in. What all takes beside samples has another factor. The estimate leaves out compiling, which
+//! happens before points of a kind, or beside the first of them, whose time beside samples does not
+//! count.
 
 use std::collections::BTreeMap;
 

@@ -135,9 +135,7 @@ fn the_program_keeps_to_its_bound() {
     let holds_code = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with("//");
     let count = |text: &str| text.lines().filter(holds_code).count();
     let files = files(&PROGRAM, "rs").into_iter();
-    let mut files: Vec<(usize, PathBuf)> = files
-        .map(|(path, text)| (count(&text), path))
-        .collect();
+    let mut files: Vec<(usize, PathBuf)> = files.map(|(path, text)| (count(&text), path)).collect();
     files.sort_by(|one, other| other.cmp(one));
     let lines: usize = files.iter().map(|(lines, _)| lines).sum();
     let largest = &files[..10];
@@ -302,7 +300,9 @@ fn the_engine_knows_no_parameter_by_name() {
     engine
         .retain(|(path, _)| !path.starts_with("src/results/guides") && !path.ends_with("tests.rs"));
     for (_, text) in &mut engine {
-        *text = text.split("#[cfg(test)]").next().unwrap().to_owned();
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        let code = code.split("#[cfg(any(test,").next().unwrap();
+        *text = code.to_owned();
     }
     let found = breaches(&engine, |_, line| {
         ["\"KC\"", "\"semiring\"", "\"KC_", "\"semiring_"]

@@ -363,7 +363,6 @@ fn functions_are_judged_on_inputs_that_show_mistakes() {
 workload = \"softmax\"
 python = \"mine.py\"
 entry = \"{name}\"
-entry = \"squares\"
 args = [\"x\"]
 returns = [\"out\"]
 "
