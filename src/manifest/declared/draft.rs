@@ -63,6 +63,14 @@ pub fn manifest(
         DeclaredLanguage::C => format!("c        = {}\n", string(source)),
     };
     text += &entry(signature);
+    for it in scalars(signature).filter(|it| it.dtype.is_none()) {
+        text += &format!(
+            "# ? `{}` is taken for a whole number of 32 bits: its type is {}. Of a structure, pass the numbers\n\
+             # to a function of your own that makes it.\n",
+            in_comment(&it.name),
+            in_comment(&it.type_name)
+        );
+    }
     text += &format!("args     = [{}]\n", arguments(signature).join(", "));
     if language == DeclaredLanguage::Cuda {
         text += &format!(

@@ -175,7 +175,8 @@ fn parameter(at: usize, text: &str) -> Parameter {
     }
     // Without its value where the caller gives none.
     let text = text.split('=').next().unwrap_or(text);
-    let is_pointer = text.contains('*') || text.contains('[');
+    let is_array = text.contains('[');
+    let is_pointer = text.contains('*') || is_array;
     let text = text.split('[').next().unwrap_or(text);
     let spaced = text.replace('*', " * ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -192,10 +193,17 @@ fn parameter(at: usize, text: &str) -> Parameter {
         [one] => (format!("arg{at}"), std::slice::from_ref(one)),
         [types @ .., name] => ((*name).to_owned(), types),
     };
-    let type_name = type_words.join(" ");
+    let mut type_name = type_words.join(" ");
+    let mut dtype = dtype(&type_name);
+    // An address of addresses is no tensor.
+    let depth = spaced.matches('*').count() + usize::from(is_array);
+    if depth > 1 {
+        type_name.push_str(" *");
+        dtype = None;
+    }
     Parameter {
         name,
-        dtype: dtype(&type_name),
+        dtype,
         type_name,
         is_pointer,
         is_const,
@@ -327,6 +335,28 @@ mod tests {
                 "scale <T BLOCK> (?* x, f64 by, ? s)",
             ]
         );
+    }
+
+    /// No guess is silent: the draft says what it does not know.
+    #[test]
+    fn types_without_elements_are_doubts() {
+        let text = "typedef struct { int n; } Params;\n\
+            void f(float **rows, float *columns[4], float4 v, Params p, const float *x, float y[]) {}\n";
+        let found = signatures(text, DeclaredLanguage::C);
+        assert_eq!(
+            shown(&found[0]),
+            "f <> (?* rows, ?* columns, ? v, ? p, const f32* x, f32* y)"
+        );
+        let manifest =
+            crate::declared::draft::manifest(("f.c", text), (&found[0], &[]), DeclaredLanguage::C);
+        for doubt in [
+            "? the type `float *` is not known",
+            "# ? `v` is taken for a whole number of 32 bits: its type is float4",
+            "# ? `p` is taken for a whole number of 32 bits: its type is Params",
+        ] {
+            assert!(manifest.contains(doubt), "{doubt}\n{manifest}");
+        }
+        assert!(!manifest.contains("`x` is taken"), "{manifest}");
     }
 
     #[test]
