@@ -63,14 +63,7 @@ pub fn manifest(
         DeclaredLanguage::C => format!("c        = {}\n", string(source)),
     };
     text += &entry(signature);
-    for it in scalars(signature).filter(|it| it.dtype.is_none()) {
-        text += &format!(
-            "# ? `{}` is taken for a whole number of 32 bits: its type is {}. Of a structure, pass the numbers\n\
-             # to a function of your own that makes it.\n",
-            in_comment(&it.name),
-            in_comment(&it.type_name)
-        );
-    }
+    text += &doubts(signature);
     text += &format!("args     = [{}]\n", arguments(signature).join(", "));
     if language == DeclaredLanguage::Cuda {
         text += &format!(
@@ -211,6 +204,20 @@ fn entry(signature: &Signature) -> String {
             format!("entry    = {entry}   # ? an instance, such as {name}<float>\n")
         }
     }
+}
+
+/// What is not known of arguments, as comments.
+fn doubts(signature: &Signature) -> String {
+    let mut doubts = String::new();
+    for it in scalars(signature).filter(|it| it.dtype.is_none()) {
+        doubts += &format!(
+            "# ? `{}` is taken for a whole number of 32 bits: its type is {}. Of a structure, pass the numbers\n\
+             # to a function of your own that makes it.\n",
+            in_comment(&it.name),
+            in_comment(&it.type_name)
+        );
+    }
+    doubts
 }
 
 fn arguments(signature: &Signature) -> Vec<String> {

@@ -23,7 +23,7 @@ fn adversaries_are_named_and_the_sweep_goes_on() {
         ("overwrites", "wrong", "it overwrote the input `x`"),
         ("leaves_tail", "wrong", "`y` is not finite"),
         ("zeros", "wrong", "`y` is off by 1"),
-        ("fickle", "wrong", "the outputs changed while it was timed"),
+        ("fickle", "wrong", "`y` is off by"),
         ("dies", "crashed", "signal 6"),
         ("leaves", "crashed", "signal 6"),
         ("exits", "crashed", "the worker ended with code 0"),

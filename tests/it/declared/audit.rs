@@ -25,6 +25,13 @@ void every_second(float *restrict y, const float *restrict x, int n)
     if (calls++ % 2 == 0)
         honest(y, x, n);
 }
+void either_way(float *restrict y, const float *restrict x, int n)
+{
+    static int calls;
+    int is_odd = calls++ % 2;
+    for (int i = 0; i < n; i++)
+        y[i] = is_odd ? x[i] + (x[i] + 1.0f) : 2.0f * x[i] + 1.0f;
+}
 void if_not_done(float *restrict y, const float *restrict x, int n)
 {
     if (y[n - 1] != 2.0f * x[n - 1] + 1.0f)
@@ -66,6 +73,7 @@ fn kernels_that_do_not_work_in_each_run_are_found() {
         ("honest", ""),
         ("once", "a run on poisoned results left others"),
         ("every_second", "a run on poisoned results left others"),
+        ("either_way", ""),
         ("if_not_done", "us on inputs that it had not seen"),
     ];
     let place = kernels(&expected.map(|(backend, _)| backend), "");

@@ -146,7 +146,7 @@ impl VerifiedPoint<'_> {
     /// Whether the outputs of the last sample are to be judged: they are not those of the first.
     pub(super) fn varies(&self) -> bool {
         let has_changed = self.first_bits != self.last_bits;
-        !self.is_deterministic || self.is_function && has_changed
+        !self.is_deterministic || self.is_users && has_changed
     }
 
     /// Takes what is wrong with calls of which no two had the same inputs, if anything.
