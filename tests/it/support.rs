@@ -9,11 +9,21 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use sweeper::compile::digests::Digests;
 use sweeper::compile::nvrtc::Nvrtc;
+use sweeper::device::sandbox::Grants;
 use sweeper::manifest::{Diagnostics, Manifest, Overrides, Sources};
 use sweeper_program::workload::{
     BackendInfo, DefaultValue, ParameterInfo, ParameterKind, WorkloadInfo,
 };
 use sweeper_program::{Dtype, Phase};
+
+/// Whether this machine has a sandbox for code that nobody trusts.
+pub(crate) fn has_sandbox() -> bool {
+    let has = Grants::of_this_machine().landlock.is_some();
+    if !has {
+        skip("landlock", "the kernel has no Landlock");
+    }
+    has
+}
 
 /// Prints the test that is skipped, the missing program or device, and the number of skipped tests;
 /// fails if `SWEEPER_REQUIRE` names the missing thing.

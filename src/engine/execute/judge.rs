@@ -8,12 +8,38 @@ use sweeper_program::{
 };
 
 use super::foreign_oracle::{interpreter, with_limit};
-use super::protocol::Block;
+use super::protocol::{Block, BlockPoint};
 use super::refused::of_key;
-use super::verify::Verdict;
+use super::verify::{ProblemInstance, Verdict, on_host};
 use crate::device::DeviceError;
 use crate::device::foreign::python::{Judgement, Python};
+use crate::device::outputs::Outputs;
 use sweeper_model::row::outcome::Checked;
+
+/// Judges the outputs of a point, by the judge of its block where there is one. The outputs of the
+/// backend that is the reference are not judged by themselves.
+///
+/// # Errors
+/// A judge that fails.
+pub(super) fn verdict_on(
+    instance: &ProblemInstance,
+    judge: Option<&Judge<'_>>,
+    point: &BlockPoint,
+    outputs: &Outputs,
+) -> Result<Verdict, DeviceError> {
+    let checked = match &instance.peer {
+        Some(peer) if *peer == point.backend => return Ok(Verdict::UNCHECKED),
+        Some(_) => Checked::Peer,
+        None => Checked::Full,
+    };
+    match judge {
+        Some(judge) => {
+            let expected = instance.expected.as_ref();
+            judge.verdict(&instance.inputs, on_host(outputs)?, expected, checked)
+        }
+        None => instance.judge(outputs, point, checked),
+    }
+}
 
 /// The judge of a block, and its interpreter, which stays from one judgement to the next.
 pub(super) struct Judge<'a> {

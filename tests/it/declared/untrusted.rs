@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use sweeper::device::sandbox::Grants;
-
 use super::rows;
 use crate::place::{Place, code, text};
-use crate::support::skip;
+use crate::support::has_sandbox;
 
 const TRUSTED: &str = "\
 void honest(float *y, const float *x, int n)
@@ -57,14 +55,6 @@ point_timeout_s = 8
     fs::write(place.path("hacks.c"), hacks).unwrap();
     fs::write(place.path("trusted.c"), TRUSTED).unwrap();
     place
-}
-
-fn has_sandbox() -> bool {
-    let has = Grants::of_this_machine().landlock.is_some();
-    if !has {
-        skip("landlock", "the kernel has no Landlock");
-    }
-    has
 }
 
 /// Runs kernels, each of which has one of these statuses, with a part of its reason.

@@ -2,12 +2,10 @@
 
 use std::fs;
 
-use serde_json::json;
-use sweeper::device::sandbox::Grants;
-
 use super::rows;
 use crate::place::{Place, code, text};
-use crate::support::{has_package, skip};
+use crate::support::{has_package, has_sandbox};
+use serde_json::json;
 
 /// A backend of each function, beside the honest one.
 fn place(functions: &[&str], more: &str) -> Place {
@@ -51,11 +49,7 @@ point_timeout_s = 8
 
 /// Whether this machine has what the referee needs.
 fn can_referee() -> bool {
-    if Grants::of_this_machine().landlock.is_none() {
-        skip("landlock", "the kernel has no Landlock");
-        return false;
-    }
-    has_package("numpy", "numpy")
+    has_sandbox() && has_package("numpy", "numpy")
 }
 
 /// Functions, with the status of their rows and a part of the reason.

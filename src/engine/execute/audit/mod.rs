@@ -27,7 +27,7 @@ use sweeper_program::{Phase, Target, Tensors};
 use super::answers::Answers;
 use super::foreign_inputs::InputMaker;
 use super::foreign_oracle;
-use super::judge::Judge;
+use super::judge::{Judge, verdict_on};
 use super::protocol::{Block, BlockPoint};
 use super::tensors;
 use super::verify::{ProblemInstance, Verdict, on_host};
@@ -481,14 +481,7 @@ impl Audited<'_> {
     fn is_right(&self, device: &mut dyn Device) -> Result<bool, DeviceError> {
         let (specs, may_stay) = (self.specs, false);
         let outputs = device.outputs(self.program, Reading { specs, may_stay })?;
-        let expected = self.instance.expected.as_ref();
-        let verdict = match self.judge {
-            Some(judge) => {
-                let outputs = on_host(&outputs)?;
-                judge.verdict(&self.instance.inputs, outputs, expected, Checked::Full)?
-            }
-            None => self.instance.judge(&outputs, self.point, Checked::Full)?,
-        };
+        let verdict = verdict_on(self.instance, self.judge, self.point, &outputs)?;
         Ok(verdict.checked != Checked::None && verdict.complaint.is_none())
     }
 

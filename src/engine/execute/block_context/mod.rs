@@ -28,7 +28,7 @@ use crate::execute::block::Listener;
 use crate::execute::block_inputs::{BlockInputs, SmallerProblem, covering_phase};
 use crate::execute::device_oracle::DeviceOracle;
 use crate::execute::foreign_oracle;
-use crate::execute::judge::Judge;
+use crate::execute::judge::{Judge, verdict_on};
 use crate::execute::protocol::{Block, BlockPoint};
 use crate::execute::refused::{check_mode, failed, refused, scripted, wrong};
 use crate::execute::rounds;
@@ -36,7 +36,7 @@ use crate::execute::sampling::{Sampler, Source};
 use crate::execute::tensors;
 use crate::execute::trespass::{self, overwritten};
 use crate::execute::trial;
-use crate::execute::verify::{ProblemInstance, Verdict, on_host};
+use crate::execute::verify::{ProblemInstance, Verdict};
 use sweeper_model::row::outcome::{Cause, Checked, Flag, KernelUse, Measurement, Outcome, Status};
 
 /// Kernels by key.
@@ -492,19 +492,7 @@ impl<'a> BlockContext<'a> {
     /// # Errors
     /// A judge that fails.
     fn verdict(&self, point: &BlockPoint, outputs: &Outputs) -> Result<Verdict, DeviceError> {
-        let instance = &self.instance;
-        let checked = match &instance.peer {
-            Some(peer) if *peer == point.backend => return Ok(Verdict::UNCHECKED),
-            Some(_) => Checked::Peer,
-            None => Checked::Full,
-        };
-        match &self.judge {
-            Some(judge) => {
-                let expected = instance.expected.as_ref();
-                judge.verdict(&instance.inputs, on_host(outputs)?, expected, checked)
-            }
-            None => instance.judge(outputs, point, checked),
-        }
+        verdict_on(&self.instance, self.judge.as_ref(), point, outputs)
     }
 
     /// The outcome of a point whose samples were taken, with those of a second measurement where it

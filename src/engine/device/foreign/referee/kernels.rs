@@ -29,14 +29,14 @@ pub(super) struct Task {
     /// Address and bytes of each result, in the process's memory.
     pub(super) results: Vec<(u64, u64)>,
     /// The shared objects: the key of each, and its file.
-    pub(super) libraries: Vec<(String, PathBuf)>,
+    pub(super) objects: Vec<(String, PathBuf)>,
 }
 
 /// A call of a function.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Call {
-    /// The number of its library.
-    pub(super) library: usize,
+    /// The number of its shared object.
+    pub(super) object: usize,
     pub(super) entry: String,
     /// The number of its first argument.
     pub(super) first_cell: usize,
@@ -88,20 +88,20 @@ impl Kernels {
             let path = folder.join(format!("kernels-{number}.so"));
             let written = fs::write(&path, &artifact.bytes);
             written.map_err(|error| unavailable(&error.to_string()))?;
-            task.libraries.push((artifact.key.clone(), path));
+            task.objects.push((artifact.key.clone(), path));
         }
         let positions = self.program.source_positions();
         for step in &self.program.steps {
             let Step::Launch { kernel, args, .. } = step else {
                 return Err(other_program());
             };
-            let (Kernel::Compiled(source), Some(library)) =
+            let (Kernel::Compiled(source), Some(object)) =
                 (&self.program.kernels[kernel.0], positions[kernel.0])
             else {
                 return Err(other_program());
             };
             task.calls.push(Call {
-                library,
+                object,
                 entry: source.entry.to_string(),
                 first_cell: task.cells.len(),
             });

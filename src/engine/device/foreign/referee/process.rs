@@ -92,11 +92,10 @@ fn answer(process: &mut Option<Process>, request: Request) -> Result<Value, Stri
         Request::Share => return Ok(json!({ "address": held.page.tensors() })),
         Request::Enter(task) => held.take(task, |_| Ok(Entry::EMPTY))?,
         Request::Prepare(task) => {
-            let libraries = read_all(&task)?;
+            let objects = read_all(&task)?;
             let mut loaded = std::mem::take(&mut held.libraries);
             held.take(task, |call| {
-                let library = &libraries[call.library];
-                let entry = loaded.entry(library, &call.entry);
+                let entry = loaded.entry(&objects[call.object], &call.entry);
                 entry.map_err(|error| error.to_string())
             })?;
             held.libraries = loaded;
@@ -109,8 +108,8 @@ fn answer(process: &mut Option<Process>, request: Request) -> Result<Value, Stri
 
 /// The shared objects of a task.
 fn read_all(task: &Task) -> Result<Vec<Artifact>, String> {
-    let libraries = task.libraries.iter();
-    let read = libraries.map(|(key, path)| {
+    let objects = task.objects.iter();
+    let read = objects.map(|(key, path)| {
         let bytes = fs::read(path).map_err(|error| error.to_string())?;
         Ok(Artifact {
             key: key.clone(),
