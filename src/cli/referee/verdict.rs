@@ -129,7 +129,7 @@ impl Verdict {
         let failed = points.iter().find(|point| point.status != Status::Ok);
         let (verdict, reason) = match failed {
             Some(point) => (point.status, point.reason.clone()),
-            None if points.is_empty() => (Status::Error, Some("it has no point".to_owned())),
+            None if points.is_empty() => (Status::Error, Some("the run ended before any of its points was measured".to_owned())),
             None => (Status::Ok, None),
         };
         Verdict {

@@ -3,32 +3,45 @@
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use super::candidate::{Seat, Seated};
 use crate::device::DeviceError;
+use crate::device::cpu::identity as processors;
 
-/// So many wait: a candidate's, and its baseline's.
-const MOST: usize = 2;
+/// So many processors are left for each process that starts, and so many start at a time at most.
+const PROCESSORS_EACH: usize = 4;
+const MOST_STARTING: usize = 4;
+
+/// So many wait at least: a candidate's, and its baseline's.
+const LEAST_WAITING: usize = 2;
+
+/// Kinds of seats that processes wait for: a candidate's, and its baseline's.
+const MOST_KINDS: usize = 2;
 
 /// Nothing is known of those that come until so many were started.
 const FIRST: u32 = 2;
 
-/// Processes of one kind of seat.
+/// Processes that were started ahead.
 #[derive(Default)]
 pub(super) struct Spares {
-    started: u32,
+    taken: u32,
     crew: Option<Crew>,
+    /// Seats of the last processes that were taken, without repetition.
+    recent: VecDeque<Seat>,
+    waiting: Vec<(Seat, Seated)>,
+    /// Seats of orders that were not answered yet.
+    ordered: Vec<Seat>,
 }
 
-/// The thread that starts processes: the system ends them with it.
+/// The threads that start processes. The system ends a process with the thread that started it, so
+/// they stay as long as anything may be measured.
 struct Crew {
-    seat: Seat,
-    orders: Sender<()>,
-    ready: Receiver<Result<Seated, DeviceError>>,
-    /// Orders that were not answered yet.
-    ordered: usize,
-    waiting: VecDeque<Seated>,
+    orders: Sender<Seat>,
+    ready: Receiver<(Seat, Result<Seated, DeviceError>)>,
+    /// So many start at a time.
+    threads: usize,
 }
 
 impl Spares {
@@ -37,60 +50,95 @@ impl Spares {
     /// # Errors
     /// Those of [`Seat::start`].
     pub(super) fn take(&mut self, seat: &Seat) -> Result<Seated, DeviceError> {
-        self.started += 1;
-        if self.crew.as_ref().is_some_and(|crew| crew.seat != *seat) {
-            self.crew = None;
-        }
-        let ahead = self.crew.as_mut().and_then(Crew::next);
-        let found = ahead.map_or_else(|| seat.start(0), Ok);
-        if self.started >= FIRST && found.is_ok() {
-            let crew = self.crew.get_or_insert_with(|| Crew::new(seat));
-            crew.order();
+        self.taken += 1;
+        self.recent.retain(|held| held != seat);
+        self.recent.push_front(seat.clone());
+        self.recent.truncate(MOST_KINDS);
+        let found = match self.next(seat) {
+            Some(ahead) => Ok(ahead),
+            None => seat.start(0),
+        };
+        if self.taken >= FIRST && found.is_ok() {
+            self.order(seat);
         }
         found
+    }
+
+    /// The next process that was ordered for a seat; none where none was, or it can't be had.
+    fn next(&mut self, seat: &Seat) -> Option<Seated> {
+        loop {
+            self.collect(false);
+            let at = self.waiting.iter().position(|(held, _)| held == seat);
+            if let Some(at) = at {
+                return Some(self.waiting.swap_remove(at).1);
+            }
+            if !self.ordered.contains(seat) {
+                return None;
+            }
+            self.collect(true);
+        }
+    }
+
+    /// Takes what has started by now, and waits for one first if asked to.
+    fn collect(&mut self, waits: bool) {
+        let Some(crew) = &self.crew else {
+            self.ordered.clear();
+            return;
+        };
+        let first = match waits {
+            true => crew.ready.recv().ok(),
+            false => crew.ready.try_recv().ok(),
+        };
+        for (seat, started) in first.into_iter().chain(crew.ready.try_iter()) {
+            if let Some(at) = self.ordered.iter().position(|held| *held == seat) {
+                self.ordered.swap_remove(at);
+            }
+            self.waiting.extend(started.ok().map(|started| (seat, started)));
+        }
+        self.waiting.retain(|(seat, _)| self.recent.contains(seat));
+    }
+
+    /// Orders as many for a seat as are missing.
+    fn order(&mut self, seat: &Seat) {
+        let crew = self.crew.get_or_insert_with(Crew::new);
+        let most = crew.threads.max(LEAST_WAITING);
+        let waiting = self.waiting.iter().map(|(held, _)| held);
+        let count = waiting.chain(&self.ordered).filter(|held| *held == seat);
+        for _ in count.count()..most {
+            if crew.orders.send(seat.clone()).is_ok() {
+                self.ordered.push(seat.clone());
+            }
+        }
     }
 }
 
 impl Crew {
-    fn new(seat: &Seat) -> Self {
-        let (orders, wanted) = channel();
+    fn new() -> Self {
+        let (orders, wanted) = channel::<Seat>();
         let (done, ready) = channel();
-        let own = seat.clone();
-        thread::spawn(move || {
-            for () in wanted {
-                // Nobody waits for it any more where this fails.
-                if done.send(own.start(0)).is_err() {
-                    break;
+        let wanted = Arc::new(Mutex::new(wanted));
+        let own = processors::allowed_cpus().len() / PROCESSORS_EACH;
+        let threads = own.clamp(1, MOST_STARTING);
+        for _ in 0..threads {
+            let (wanted, done) = (Arc::clone(&wanted), done.clone());
+            thread::spawn(move || {
+                let next = || {
+                    let wanted = wanted.lock().unwrap_or_else(PoisonError::into_inner);
+                    wanted.recv()
+                };
+                while let Ok(seat) = next() {
+                    let started = seat.start(0);
+                    // Nobody waits for it any more where this fails.
+                    if done.send((seat, started)).is_err() {
+                        break;
+                    }
                 }
-            }
-        });
+            });
+        }
         Crew {
-            seat: seat.clone(),
             orders,
             ready,
-            ordered: 0,
-            waiting: VecDeque::new(),
-        }
-    }
-
-    /// The next process that was ordered; none where none was, or it can't be had.
-    fn next(&mut self) -> Option<Seated> {
-        while let Ok(started) = self.ready.try_recv() {
-            self.ordered -= 1;
-            self.waiting.extend(started.ok());
-        }
-        if self.waiting.is_empty() && self.ordered > 0 {
-            let started = self.ready.recv();
-            self.ordered -= 1;
-            self.waiting.extend(started.ok().and_then(Result::ok));
-        }
-        self.waiting.pop_front()
-    }
-
-    /// Orders as many as are missing.
-    fn order(&mut self) {
-        while self.ordered + self.waiting.len() < MOST && self.orders.send(()).is_ok() {
-            self.ordered += 1;
+            threads,
         }
     }
 }
