@@ -182,7 +182,17 @@ impl Session<'_> {
         candidate: Option<(&Candidate, SourceKey)>,
     ) -> String {
         let base = self.args.manifest.again();
+        // Others need not be measured again for each candidate.
+        let cases = self.manifest.cases.iter();
+        let has_baseline = |case: &&Case| {
+            let mut names = case.backends.iter();
+            names.any(|backend| family_of(backend.0.name) == like)
+        };
+        let cases = cases.filter(|case| problem.is_none_or(|problem| is_for(case, problem)));
+        let cases: Vec<&Case> = cases.filter(has_baseline).collect();
+        let names: Vec<String> = cases.iter().map(|case| string(&case.name)).collect();
         let mut text = format!("schema = 1\nextends = {}\n", string(&base[0]));
+        let _ = writeln!(text, "cases = [{}]", names.join(", "));
         let _ = write!(text, "\n[backend.{NAME}]\nlike  = {}\n", string(like));
         if let Some((candidate, source)) = candidate {
             let _ = writeln!(text, "{} = \"{}\"", source.name(), file_of(source));
@@ -191,14 +201,7 @@ impl Session<'_> {
                 let _ = writeln!(text, "entry = {}", string(entry));
             }
         }
-        // Others need not be measured again for each candidate.
-        let cases = self.manifest.cases.iter();
-        let has_baseline = |case: &&Case| {
-            let mut names = case.backends.iter();
-            names.any(|backend| family_of(backend.0.name) == like)
-        };
-        let cases = cases.filter(|case| problem.is_none_or(|problem| is_for(case, problem)));
-        for case in cases.filter(has_baseline) {
+        for case in cases {
             let _ = write!(
                 text,
                 "\n[case.{}]\nbackends = [{}, \"{NAME}\"]\n",
