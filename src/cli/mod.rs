@@ -129,7 +129,7 @@ enum Verb {
     Launcher,
     /// Call kernels that nobody trusts (started by a worker)
     #[command(hide = true)]
-    Candidate,
+    Candidate(worker::CandidateArgs),
 }
 
 /// Parses the command line and runs its verb.
@@ -160,7 +160,7 @@ pub fn main() -> ExitCode {
     // its own size, a launcher, a compiler and a candidate none.
     if !matches!(
         cli.verb,
-        Verb::Worker | Verb::Launcher | Verb::Compiler | Verb::Candidate
+        Verb::Worker | Verb::Launcher | Verb::Compiler | Verb::Candidate(_)
     ) && let Err(error) = rayon::ThreadPoolBuilder::new()
         .num_threads(place::processors().0)
         .build_global()
@@ -206,7 +206,7 @@ fn ended(verb: Verb, screen: &screen::Screen) -> Exit {
         Verb::Completions(args) => starter::completions::<Cli>(&args, screen),
         Verb::Worker => worker::worker(),
         Verb::Launcher => worker::launcher(),
-        Verb::Candidate => worker::candidate(),
+        Verb::Candidate(args) => worker::candidate(&args),
         Verb::Compiler => worker::compiler(),
     }
 }

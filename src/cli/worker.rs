@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use clap::Args;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
 use signal_hook::iterator::Signals;
@@ -15,6 +16,7 @@ use signal_hook::low_level;
 use super::exit::Exit;
 use super::place;
 use sweeper_engine::compile::background;
+use sweeper_engine::compile::nvrtc::apart;
 use sweeper_engine::device::foreign::command::launcher;
 use sweeper_engine::device::foreign::referee::process;
 use sweeper_engine::execute::supervisor::WorkerCommand;
@@ -35,8 +37,19 @@ pub fn launcher() -> Exit {
     served(streams().and_then(|(requests, answers)| launcher::serve(requests, answers)))
 }
 
-/// Calls kernels that nobody trusts until the referee goes away.
-pub fn candidate() -> Exit {
+/// Arguments of a process for what nobody trusts.
+#[derive(Args)]
+pub struct CandidateArgs {
+    /// Compile what lies in the current folder
+    #[arg(long)]
+    compile: bool,
+}
+
+/// Calls kernels that nobody trusts until the referee goes away, or compiles one.
+pub fn candidate(args: &CandidateArgs) -> Exit {
+    if args.compile {
+        return served(apart::serve());
+    }
     served(streams().and_then(|(requests, answers)| process::serve(requests, answers)))
 }
 

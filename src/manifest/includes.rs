@@ -153,6 +153,20 @@ impl SourceClosure {
         Some((name, from))
     }
 
+    /// A file that lies neither below the main file's folder nor below one of its folders of
+    /// includes, by the name that it is included by.
+    pub fn stray(&self) -> Option<&str> {
+        let (main, others) = self.files.split_first()?;
+        let own = main.path.parent().unwrap_or(Path::new(""));
+        let folders = self.folders.iter().map(|folder| normal(folder));
+        let allowed: Vec<PathBuf> = folders.chain([own.to_owned()]).collect();
+        let is_stray = |file: &&Included| {
+            let mut allowed = allowed.iter();
+            !allowed.any(|folder| file.path.starts_with(folder))
+        };
+        others.iter().find(is_stray).map(|file| &*file.written)
+    }
+
     /// The files as NVRTC takes them, under the names that directives have.
     ///
     /// # Errors

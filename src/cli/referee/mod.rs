@@ -82,7 +82,7 @@ struct Candidate {
 }
 
 /// Endings of files with candidates.
-const KINDS: [&str; 2] = ["py", "c"];
+const KINDS: [&str; 3] = ["py", "c", "cu"];
 
 /// A line of input that was read: a candidate, or why it is none.
 type Line = Result<Candidate, String>;

@@ -159,9 +159,10 @@ impl Session<'_> {
         found.ok_or_else(|| {
             let what = match kind {
                 Some("c") => "kernel in C",
+                Some("cu") => "kernel in CUDA",
                 Some("py") => "function in Python",
-                Some(_) => return "`kind` is `py` or `c`".to_owned(),
-                None => "function in Python or kernel in C",
+                Some(_) => return "`kind` is `py`, `c` or `cu`".to_owned(),
+                None => "function in Python or kernel in C or CUDA",
             };
             let case = match problem {
                 Some(problem) => format!("no case `{problem}`"),
@@ -197,7 +198,9 @@ impl Session<'_> {
         if let Some((candidate, source)) = candidate {
             let _ = writeln!(text, "{} = \"{}\"", source.name(), file_of(source));
             let entry = candidate.entry.as_ref().or(self.args.entry.as_ref());
-            if let (Some(entry), SourceKey::Python | SourceKey::C) = (entry, source) {
+            if let (Some(entry), SourceKey::Python | SourceKey::C | SourceKey::Cuda) =
+                (entry, source)
+            {
                 let _ = writeln!(text, "entry = {}", string(entry));
             }
         }

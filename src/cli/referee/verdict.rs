@@ -15,6 +15,10 @@ use sweeper_model::row::outcome::Status;
 use sweeper_model::stats::Summary;
 use sweeper_model::stats::student::critical;
 
+/// Why a candidate that is right has no speedup.
+const TOO_SHORT: &str = "it is right, and too short to be told from an empty function: larger \
+                         sizes have a speedup";
+
 /// A problem and a phase.
 type PointKey = (ProblemId, Phase);
 
@@ -64,8 +68,9 @@ impl Pairs {
     pub(super) fn add(&mut self, rows: &[Row], like: &str) {
         for (row, base) in pairs(rows, like) {
             if let (Some(own), Some(base)) = (summary(row), base.and_then(summary)) {
-                let ratio = logarithm(&base).over(logarithm(&own));
-                self.0.entry(key_of(row)).or_default().push(ratio.value);
+                let ratio = logarithm(&base).over(logarithm(&own)).value;
+                let known = self.0.entry(key_of(row)).or_default();
+                known.extend(Some(ratio).filter(|ratio| ratio.is_finite()));
             }
         }
     }
@@ -77,6 +82,9 @@ impl Pairs {
             return 0.0;
         };
         let count = ratios.len() as f64;
+        if ratios.is_empty() {
+            return 0.0;
+        }
         let squares: f64 = ratios.iter().map(|ratio| ratio * ratio).sum();
         critical(0.95, count) * (squares / count).sqrt()
     }
@@ -127,9 +135,18 @@ impl Verdict {
         });
         let points: Vec<Point> = points.collect();
         let failed = points.iter().find(|point| point.status != Status::Ok);
+        let speedup = LogInterval::mean(&ratios).map(LogInterval::numbers);
+        // Samples of no time at all, or intervals that hold it, have no ratio.
+        let speedup = speedup.filter(|ends| ends.iter().all(|end| end.is_finite()));
         let (verdict, reason) = match failed {
+            None if speedup.is_none() && !ratios.is_empty() => {
+                (Status::Ok, Some(TOO_SHORT.to_owned()))
+            }
             Some(point) => (point.status, point.reason.clone()),
-            None if points.is_empty() => (Status::Error, Some("the run ended before any of its points was measured".to_owned())),
+            None if points.is_empty() => (
+                Status::Error,
+                Some("the run ended before any of its points was measured".to_owned()),
+            ),
             None => (Status::Ok, None),
         };
         Verdict {
@@ -137,7 +154,7 @@ impl Verdict {
             problem: None,
             verdict,
             reason,
-            speedup: LogInterval::mean(&ratios).map(LogInterval::numbers),
+            speedup,
             baseline: baseline.to_owned(),
             points,
             folder: Some(folder),

@@ -1,13 +1,16 @@
 //! NVRTC: finding it, its identity, and CUDA kernels to cubins.
 
+pub mod apart;
+
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use std::{fs, iter};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Number;
 use sha2::{Digest, Sha256};
 use sweeper_program::KernelSource;
@@ -194,14 +197,12 @@ impl Nvrtc {
         if let Some(reason) = self.refuses(arch) {
             return Err(CompileError::Unavailable(reason));
         }
-        let files = texts(source)?;
-        let mut options = options(source, arch)?;
-        let names = source.user.iter().flat_map(|user| &user.names);
-        let names: Vec<CString> = names
-            .map(|name| zero_ended(name))
-            .collect::<Result<_, _>>()?;
+        let mut order = Order::new(source, arch);
         if self.has_cache {
-            options.push(zero_ended(NO_CACHE)?);
+            order.options.push(NO_CACHE.to_owned());
+        }
+        if source.user.as_ref().is_some_and(|user| user.is_untrusted) {
+            return apart::compile(&self.path, &order, bounds);
         }
         let compiler = Arc::clone(&self.compiler);
         let (sender, receiver) = mpsc::sync_channel(1);
@@ -210,7 +211,7 @@ impl Nvrtc {
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 // After a time-out there is no receiver any more.
-                let _ = sender.send(compiler.compile(&files, &options, &names));
+                let _ = sender.send(order.fill(&compiler));
             })
             .map_err(|error| CompileError::Surroundings(format!("a thread: {error}")))?;
         let start = Instant::now();
@@ -235,9 +236,7 @@ impl Nvrtc {
         // is.
         let _ = thread.join();
         match answer {
-            Ok(Ok(compilation)) => Ok(compilation),
-            Ok(Err(Refusal::Source { log })) => Err(CompileError::rejected(&log)),
-            Ok(Err(Refusal::Compiler(reason))) => Err(CompileError::Surroundings(reason)),
+            Ok(answer) => understood(answer),
             Err(_) => Err(CompileError::Surroundings(
                 "the thread that compiles panicked".to_owned(),
             )),
@@ -258,35 +257,61 @@ fn others(folders: &[PathBuf]) -> Option<String> {
     foreign.next()
 }
 
-fn texts(source: &KernelSource) -> Result<Vec<Text>, CompileError> {
-    let files = source.files.iter();
-    files
-        .map(|file| {
+/// A kernel as NVRTC takes it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Order {
+    /// Names and texts of files, the kernel's first.
+    files: Vec<(String, String)>,
+    options: Vec<String>,
+    /// Expressions whose symbols are asked for.
+    names: Vec<String>,
+}
+
+impl Order {
+    fn new(source: &KernelSource, arch: &str) -> Self {
+        let files = source.files.iter();
+        let files = files.map(|file| (file.name.to_string(), file.text.to_string()));
+        let arch = format!("--gpu-architecture={arch}");
+        let common = OPTIONS.iter().map(|&option| option.to_owned());
+        let defines = source.defines.iter();
+        let defines = defines.map(|(name, value)| format!("-D{name}={value}"));
+        let own = source.options.iter().map(ToString::to_string);
+        let options = iter::once(arch).chain(common).chain(own).chain(defines);
+        let names = source.user.iter().flat_map(|user| &user.names);
+        Order {
+            files: files.collect(),
+            options: options.collect(),
+            names: names.map(ToString::to_string).collect(),
+        }
+    }
+
+    fn fill(&self, compiler: &Compiler) -> Result<Compilation, Refusal> {
+        let files = self.files.iter();
+        let files = files.map(|(name, text)| {
             Ok(Text {
-                name: zero_ended(file.name.as_ref())?,
-                text: zero_ended(file.text.as_ref())?,
+                name: zero_ended(name)?,
+                text: zero_ended(text)?,
             })
-        })
-        .collect()
+        });
+        let files = files.collect::<Result<Vec<Text>, Refusal>>()?;
+        let all = |texts: &[String]| texts.iter().map(|text| zero_ended(text)).collect();
+        let (options, names): (Result<Vec<CString>, _>, Result<Vec<CString>, _>) =
+            (all(&self.options), all(&self.names));
+        compiler.compile(&files, &options?, &names?)
+    }
 }
 
-fn options(source: &KernelSource, arch: &str) -> Result<Vec<CString>, CompileError> {
-    let arch = format!("--gpu-architecture={arch}");
-    let common = OPTIONS.iter().map(|&option| option.to_owned());
-    let defines = source.defines.iter();
-    let defines = defines.map(|(name, value)| format!("-D{name}={value}"));
-    let own = source.options.iter().map(ToString::to_string);
-    std::iter::once(arch)
-        .chain(common)
-        .chain(own)
-        .chain(defines)
-        .map(|option| zero_ended(&option))
-        .collect()
-}
-
-fn zero_ended(text: &str) -> Result<CString, CompileError> {
-    CString::new(text).map_err(|_| CompileError::Rejected {
+fn zero_ended(text: &str) -> Result<CString, Refusal> {
+    CString::new(text).map_err(|_| Refusal::Source {
         log: "the source or a define holds a zero byte".to_owned(),
+    })
+}
+
+/// A compilation, or the error that a refusal is.
+fn understood(answer: Result<Compilation, Refusal>) -> Result<Compilation, CompileError> {
+    answer.map_err(|refusal| match refusal {
+        Refusal::Source { log } => CompileError::rejected(&log),
+        Refusal::Compiler(reason) => CompileError::Surroundings(reason),
     })
 }
 

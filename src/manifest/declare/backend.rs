@@ -11,9 +11,7 @@ use super::problem::tuned;
 use super::python::{self, PythonSettings};
 use super::{CONDITION, Names, expression};
 use crate::declared::command_declaration::CommandTime;
-use crate::declared::declaration::{
-    BackendDeclaration, DeclaredLanguage, Implementation, Requirement,
-};
+use crate::declared::declaration::{BackendDeclaration, Implementation, Requirement};
 use crate::declared::{backend_scope, configurations};
 use crate::diagnostics::Code;
 use crate::section::{Context, Section, Spanned};
@@ -207,9 +205,6 @@ fn untrusted(cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<At> {
 fn refuse_untrusted(cx: &mut Context<'_>, at: Option<At>, implementation: &Implementation) {
     let Some(at) = at else { return };
     let reason = match implementation {
-        Implementation::Kernels(kernels) if kernels.language == DeclaredLanguage::Cuda => {
-            "kernels in CUDA are measured as their author's, so far"
-        }
         Implementation::Command(command) if command.check.is_none() => {
             "without a `check` nothing says that it does its work"
         }

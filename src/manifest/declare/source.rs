@@ -9,7 +9,7 @@ use crate::includes::SourceClosure;
 use crate::section::{Context, Section};
 use crate::sources::NamedFile;
 use crate::text::At;
-use crate::tree::{Node, Table};
+use crate::tree::{Node, Raw, Table};
 use crate::variables;
 
 /// A source that was read.
@@ -111,6 +111,16 @@ fn closure(
             return None;
         }
     };
+    let trust = backend.get("trust").map(|entry| &entry.value.raw);
+    if matches!(trust, Some(Raw::Bool(false)))
+        && let Some(name) = closure.stray()
+    {
+        let message = format!("the source includes \"{name}\", which lies outside of its folder");
+        cx.report(Code::Source, node.at, message).help(
+            "a source that nobody trusts includes files beside it, and those of `include`, alone",
+        );
+        return None;
+    }
     if let Some((name, from)) = closure.missing() {
         let message = format!("`{from}` includes \"{name}\", which is not there");
         cx.report(Code::Source, node.at, message)

@@ -44,6 +44,8 @@ pub enum SourceKey {
     KernelBench,
     /// `c`: kernels for CPUs.
     C,
+    /// `cuda`: kernels for GPUs.
+    Cuda,
 }
 
 impl SourceKey {
@@ -53,6 +55,7 @@ impl SourceKey {
             SourceKey::Python => "python",
             SourceKey::KernelBench => "kernelbench",
             SourceKey::C => "c",
+            SourceKey::Cuda => "cuda",
         }
     }
 
@@ -61,6 +64,7 @@ impl SourceKey {
         match self {
             SourceKey::Python | SourceKey::KernelBench => "py",
             SourceKey::C => "c",
+            SourceKey::Cuda => "cu",
         }
     }
 }
@@ -132,10 +136,11 @@ impl Declared {
                 Some(SourceKey::KernelBench)
             }
             Implementation::Python(_) => Some(SourceKey::Python),
-            Implementation::Kernels(kernels) if kernels.language == DeclaredLanguage::C => {
-                Some(SourceKey::C)
-            }
-            Implementation::Kernels(_) | Implementation::Command(_) => None,
+            Implementation::Kernels(kernels) => Some(match kernels.language {
+                DeclaredLanguage::C => SourceKey::C,
+                DeclaredLanguage::Cuda => SourceKey::Cuda,
+            }),
+            Implementation::Command(_) => None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::rows;
 use crate::place::{Place, code, text};
-use crate::support::has_sandbox;
+use crate::support::{has_sandbox, nvrtc};
 
 const TRUSTED: &str = "\
 void honest(float *y, const float *x, int n)
@@ -14,6 +14,14 @@ void honest(float *y, const float *x, int n)
     for (int i = 0; i < n; i++)
         for (volatile int times = 0; times < 4; times++)
             y[i] = 2.0f * x[i] + 1.0f;
+}
+";
+
+const CUDA: &str = "\
+extern \"C\" __global__ void honest(float *y, const float *x, int n)
+{
+    for (int i = threadIdx.x; i < n; i += blockDim.x)
+        y[i] = 2.0f * x[i] + 1.0f;
 }
 ";
 
@@ -164,6 +172,77 @@ fn a_source_includes_no_file_from_outside() {
                 row["reason"]
             );
         }
+    }
+}
+
+/// Includes that the manifest resolves are in the compiler's hands before the sandbox is closed.
+#[test]
+fn a_source_includes_no_file_beside_its_folder() {
+    let place = place(&[]);
+    fs::create_dir(place.path("own")).unwrap();
+    fs::write(place.path("secret.h"), "").unwrap();
+    fs::write(place.path("own/part.h"), "").unwrap();
+    let manifest = fs::read_to_string(place.path("m.toml")).unwrap();
+    for (key, name, kernel) in [
+        ("c = \"own/k.c\"", "own/k.c", TRUSTED),
+        ("cuda = \"own/k.cu\"\ngrid = 1\nblock = 1", "own/k.cu", CUDA),
+    ] {
+        let backend = format!(
+            "[backend.k]\nworkload = \"scale\"\n{key}\nentry = \"honest\"\n\
+             args = [\"y\", \"x\", {{ i32 = \"n\" }}]\n"
+        );
+        for (include, trust, is_fine) in [
+            ("part.h", "false", true),
+            ("../secret.h", "false", false),
+            ("../secret.h", "true", true),
+        ] {
+            let text_of_kernel = format!("#include \"{include}\"\n{kernel}");
+            fs::write(place.path(name), text_of_kernel).unwrap();
+            let backend = format!("{backend}trust = {trust}\n");
+            fs::write(place.path("m.toml"), format!("{manifest}{backend}")).unwrap();
+            let ran = place.sweeper(&["check", "m.toml"]);
+            let said = text(&ran);
+            assert_eq!(code(&ran) == 0, is_fine, "{name} {include} {trust}: {said}");
+            assert!(is_fine || said.contains("outside of its folder"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_source_in_cuda_is_compiled_in_a_sandbox() {
+    if !has_sandbox() || nvrtc().is_none() {
+        return;
+    }
+    let place = place(&[]);
+    fs::write(place.path("secret"), "").unwrap();
+    // Whoever resolves includes does not expand macros; the compiler does.
+    let secret = place.path("secret");
+    let leak = format!("#define NAME \"{}\"\n#include NAME\n", secret.display());
+    fs::write(place.path("honest.cu"), CUDA).unwrap();
+    fs::write(place.path("leaks.cu"), format!("{leak}{CUDA}")).unwrap();
+    let manifest = fs::read_to_string(place.path("m.toml")).unwrap();
+    let (head, _) = manifest.split_once("[backend.honest]").unwrap();
+    let backend = |name: &str, file: &str, trust: bool| {
+        format!(
+            "[backend.{name}]\nworkload = \"scale\"\ncuda = \"{file}\"\nentry = \"honest\"\n\
+             args = [\"y\", \"x\", {{ i32 = \"n\" }}]\ngrid = 1\nblock = 1\ntrust = {trust}\n"
+        )
+    };
+    for (file, trust, is_fine) in [
+        ("honest.cu", false, true),
+        ("leaks.cu", true, true),
+        ("leaks.cu", false, false),
+    ] {
+        let text_of_manifest = format!(
+            "{head}{}[case.scale]\nworkload = \"scale\"\ngrid = {{ n = 100 }}\n\
+             [device]\nuse = \"cuda\"\n",
+            backend("k", file, trust)
+        );
+        fs::write(place.path("m.toml"), text_of_manifest).unwrap();
+        let ran = place.sweeper(&["compile", "--arch", "sm_90", "m.toml"]);
+        let said = text(&ran);
+        assert_eq!(code(&ran) == 0, is_fine, "{file} {trust}: {said}");
+        assert!(is_fine || said.contains("secret"), "{said}");
     }
 }
 

@@ -198,12 +198,22 @@ fn each_candidate_has_a_verdict_with_a_reason() {
         ("", "error"),
     ];
     assert_eq!(said, expected, "{verdicts:?}");
-    let speedup = verdicts[0]["speedup"].as_array().unwrap().iter();
-    let ends: Vec<f64> = speedup.map(|end| end.as_f64().unwrap()).collect();
-    assert!(
-        ends.len() == 3 && ends[0] > 0.0 && ends.is_sorted(),
-        "{ends:?}"
-    );
+    // On a machine with much else to do some samples are too short for a ratio.
+    match verdicts[0]["speedup"].as_array() {
+        Some(ends) => {
+            let ends: Vec<f64> = ends.iter().map(|end| end.as_f64().unwrap()).collect();
+            assert!(
+                ends.len() == 3 && ends[0] > 0.0 && ends.is_sorted(),
+                "{ends:?}"
+            );
+        }
+        None => assert!(
+            verdicts[0]["reason"]
+                .as_str()
+                .unwrap()
+                .contains("too short")
+        ),
+    }
     assert!(
         verdicts[1]["reason"]
             .as_str()
@@ -320,29 +330,11 @@ fn who_can_not_be_refereed_is_told_why() {
     let row = &rows(&place)["honest forward"];
     assert_eq!(row["status"], "unavailable", "{}", row["reason"]);
     let manifest = fs::read_to_string(place.path("m.toml")).unwrap();
-    fs::write(
-        place.path("k.cu"),
-        "__global__ void k(const float *x, float *y) {}\n",
-    )
-    .unwrap();
-    for (source, reason) in [
-        (
-            "cuda = \"k.cu\"\nentry = \"k\"\nargs = [\"x\", \"y\"]\ngrid = 1\nblock = 1",
-            "kernels in CUDA are measured as their author's",
-        ),
-        ("command = [\"true\"]", "without a `check` nothing says"),
-    ] {
-        let workload = match source.starts_with("command") {
-            true => "[workload.none]\n",
-            false => "",
-        };
-        let name = if workload.is_empty() { "scale" } else { "none" };
-        let more =
-            format!("{workload}[backend.k]\nworkload = \"{name}\"\n{source}\ntrust = false\n");
-        fs::write(place.path("m.toml"), format!("{manifest}{more}")).unwrap();
-        let ran = place.sweeper(&["check", "m.toml"]);
-        let said = text(&ran);
-        assert!(said.contains("can't have `trust = false`"), "{said}");
-        assert!(said.contains(reason), "{said}");
-    }
+    let more = "[workload.none]\n[backend.k]\nworkload = \"none\"\ncommand = [\"true\"]\n\
+                trust = false\n";
+    fs::write(place.path("m.toml"), format!("{manifest}{more}")).unwrap();
+    let ran = place.sweeper(&["check", "m.toml"]);
+    let said = text(&ran);
+    assert!(said.contains("can't have `trust = false`"), "{said}");
+    assert!(said.contains("without a `check` nothing says"), "{said}");
 }

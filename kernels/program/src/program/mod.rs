@@ -212,7 +212,7 @@ impl Arg {
 }
 
 /// The shape of a launch. A CPU runs `grid[0]` independent blocks and ignores the rest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry {
     /// Blocks.
     pub grid: [u32; 3],

@@ -352,6 +352,9 @@ impl Device for Cuda {
     fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError> {
         let program = job.program;
         program.validate().map_err(DeviceError::Launch)?;
+        if let Some(kernel) = program.kernels.first().filter(|_| program.is_untrusted()) {
+            return Err(needs_runner(kernel.name()));
+        }
         self.check_given(&program)?;
         check_writes_are_exclusive(&program).map_err(DeviceError::Launch)?;
         let layout = Layout::of(&program, ALIGNMENT);

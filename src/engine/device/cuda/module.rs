@@ -1,13 +1,15 @@
 //! Compiled kernels in the device's memory.
 
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 use std::time::Instant;
 
 use cudarc::driver::{DriverError, result, sys};
 use sys::CUfunction_attribute as Attribute;
 
 use super::driver::{During, Fault};
+use sweeper_program::Geometry;
+
 use crate::device::Artifact;
 
 /// The first bytes of every cubin: it is an ELF file.
@@ -22,6 +24,9 @@ const UNASKED_SHARED_BYTES: u32 = 48 << 10;
 /// Of a multiprocessor's memory for first-level cache and shared memory, the most that can be
 /// shared memory.
 const MOST_SHARED_PERCENT: i32 = 100;
+
+/// Blocks of a cluster that every device with clusters has.
+const PORTABLE_CLUSTER: u32 = 8;
 
 /// A kernel that can be launched.
 #[derive(Clone, Copy, Debug)]
@@ -68,11 +73,73 @@ impl Function {
         self.parameter_bytes
     }
 
+    /// Queues a launch with these arguments in a stream.
+    ///
+    /// # Errors
+    /// The driver's.
+    ///
+    /// # Panics
+    /// If it takes another number of arguments: that is a bug of the caller.
+    #[expect(unsafe_code, reason = "kernels are foreign functions")]
+    pub fn launch(
+        self,
+        stream: sys::CUstream,
+        geometry: &Geometry,
+        cells: &mut [u64],
+    ) -> Result<(), Fault> {
+        assert_eq!(cells.len(), self.parameter_bytes.len(), "a cell for each");
+        let mut pointers: Vec<*mut c_void> = cells
+            .iter_mut()
+            .map(|cell| std::ptr::from_mut(cell).cast())
+            .collect();
+        let mut attributes = attributes(geometry);
+        let config = sys::CUlaunchConfig {
+            gridDimX: geometry.grid[0],
+            gridDimY: geometry.grid[1],
+            gridDimZ: geometry.grid[2],
+            blockDimX: geometry.block[0],
+            blockDimY: geometry.block[1],
+            blockDimZ: geometry.block[2],
+            sharedMemBytes: geometry.shared_bytes,
+            hStream: stream,
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: attributes.len() as u32,
+        };
+        // SAFETY: there is a pointer for every parameter of the function, each to a cell at least
+        // as large (`parameter_bytes`); the driver copies the cells before it returns. Accesses of
+        // the kernel to the addresses are its own responsibility, as with any foreign function: it
+        // runs in a worker process, which may die of it.
+        unsafe {
+            sys::cuLaunchKernelEx(
+                &raw const config,
+                self.handle,
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        }
+        .result()
+        .during("launching")
+    }
+
+    /// Allows launches with so much dynamic shared memory, and clusters of so many blocks.
+    ///
+    /// # Errors
+    /// The driver's, if a block or a cluster can't have as much.
+    pub fn allow(self, shared_bytes: u32, cluster: u32) -> Result<(), Fault> {
+        if shared_bytes > 0 {
+            self.allow_shared(shared_bytes)?;
+        }
+        match cluster > PORTABLE_CLUSTER {
+            true => self.allow_large_clusters(),
+            false => Ok(()),
+        }
+    }
+
     /// Allows launches with so much dynamic shared memory: above 48 KiB a kernel must ask.
     ///
     /// # Errors
     /// The driver's, if a block can't have as much.
-    pub fn allow_shared(self, bytes: u32) -> Result<(), Fault> {
+    fn allow_shared(self, bytes: u32) -> Result<(), Fault> {
         let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         let doing = || format!("asking for {bytes} bytes of shared memory");
         self.set(most, bytes as i32).during(&doing())?;
@@ -89,7 +156,7 @@ impl Function {
     ///
     /// # Errors
     /// The driver's.
-    pub fn allow_large_clusters(self) -> Result<(), Fault> {
+    fn allow_large_clusters(self) -> Result<(), Fault> {
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
         self.set(attribute, 1).during("asking for large clusters")
     }
@@ -226,4 +293,34 @@ fn parameter_bytes(function: sys::CUfunction, name: &str) -> Result<Vec<usize>, 
             }
         }
     }
+}
+
+/// The attributes of a launch beside its grid.
+fn attributes(geometry: &Geometry) -> Vec<sys::CUlaunchAttribute> {
+    use sys::CUlaunchAttributeID::{
+        CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+        CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+    };
+    let mut attributes = Vec::new();
+    if geometry.cluster > 1 {
+        let mut cluster = attribute(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+        cluster.value.clusterDim.x = geometry.cluster;
+        cluster.value.clusterDim.y = 1;
+        cluster.value.clusterDim.z = 1;
+        attributes.push(cluster);
+    }
+    if geometry.overlaps {
+        let mut overlap = attribute(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+        overlap.value.programmaticStreamSerializationAllowed = 1;
+        attributes.push(overlap);
+    }
+    attributes
+}
+
+#[expect(unsafe_code, reason = "a foreign union")]
+fn attribute(id: sys::CUlaunchAttributeID) -> sys::CUlaunchAttribute {
+    // SAFETY: an attribute is plain numbers, for which zeros are valid.
+    let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
+    attribute.id = id;
+    attribute
 }

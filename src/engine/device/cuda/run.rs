@@ -1,7 +1,6 @@
 //! Queues the steps of a program in the stream.
 
 use std::borrow::Cow;
-use std::ffi::c_void;
 use std::ops::Range;
 
 use cudarc::driver::{result, sys};
@@ -15,9 +14,6 @@ use super::driver::{During, Fault};
 use super::graph::{Graph, Node, Recording};
 use super::module::Function;
 use super::timing::Timer;
-
-/// Blocks of a cluster that every device with clusters has.
-const PORTABLE_CLUSTER: u32 = 8;
 
 /// Queues one program whose buffers have addresses.
 pub struct Runner<'a> {
@@ -191,7 +187,6 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    #[expect(unsafe_code, reason = "kernels are foreign functions")]
     fn launch(
         &self,
         kernel: KernelId,
@@ -201,38 +196,8 @@ impl<'a> Runner<'a> {
         iterations: &[i64],
     ) -> Result<(), Fault> {
         let mut cells: Vec<u64> = args.iter().map(|arg| self.cell(arg, iterations)).collect();
-        let mut pointers: Vec<*mut c_void> = cells
-            .iter_mut()
-            .map(|cell| std::ptr::from_mut(cell).cast())
-            .collect();
-        let mut attributes = attributes(&geometry);
-        let config = sys::CUlaunchConfig {
-            gridDimX: geometry.grid[0],
-            gridDimY: geometry.grid[1],
-            gridDimZ: geometry.grid[2],
-            blockDimX: geometry.block[0],
-            blockDimY: geometry.block[1],
-            blockDimZ: geometry.block[2],
-            sharedMemBytes: geometry.shared_bytes,
-            hStream: self.context.stream(),
-            attrs: attributes.as_mut_ptr(),
-            numAttrs: attributes.len() as u32,
-        };
-        // SAFETY: there is a pointer for every parameter of the function, each to a cell at least
-        // as large (`check_launches`, `count_parameters`); the driver copies the cells before it
-        // returns. Accesses of the kernel to the addresses are its own responsibility, as with any
-        // foreign function: it runs in a worker process, which may die of it.
-        unsafe {
-            sys::cuLaunchKernelEx(
-                &raw const config,
-                function.handle(),
-                pointers.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
-        }
-        .result()
-        .during("launching")
-        .map_err(|fault| fault.of_kernel(self.program.kernels[kernel.0].name()))
+        let launched = function.launch(self.context.stream(), &geometry, &mut cells);
+        launched.map_err(|fault| fault.of_kernel(self.program.kernels[kernel.0].name()))
     }
 
     /// Addresses of a library's operands.
@@ -338,36 +303,6 @@ fn pattern(dtype: Dtype, value: f64) -> Pattern {
     }
 }
 
-/// The attributes of a launch beside its grid.
-fn attributes(geometry: &Geometry) -> Vec<sys::CUlaunchAttribute> {
-    use sys::CUlaunchAttributeID::{
-        CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-        CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-    };
-    let mut attributes = Vec::new();
-    if geometry.cluster > 1 {
-        let mut cluster = attribute(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
-        cluster.value.clusterDim.x = geometry.cluster;
-        cluster.value.clusterDim.y = 1;
-        cluster.value.clusterDim.z = 1;
-        attributes.push(cluster);
-    }
-    if geometry.overlaps {
-        let mut overlap = attribute(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
-        overlap.value.programmaticStreamSerializationAllowed = 1;
-        attributes.push(overlap);
-    }
-    attributes
-}
-
-#[expect(unsafe_code, reason = "a foreign union")]
-fn attribute(id: sys::CUlaunchAttributeID) -> sys::CUlaunchAttribute {
-    // SAFETY: an attribute is plain numbers, for which zeros are valid.
-    let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
-    attribute.id = id;
-    attribute
-}
-
 /// Checks that every launch hands its kernel as many arguments as it takes, and lets kernels have
 /// the shared memory and clusters that their launches want.
 ///
@@ -393,13 +328,8 @@ pub fn check_launches(program: &Program, functions: &[Callable]) -> Result<(), F
             shared_bytes = geometry.shared_bytes.max(shared_bytes);
             cluster = geometry.cluster.max(cluster);
         }
-        let named = |fault: Fault| fault.of_kernel(name);
-        if shared_bytes > 0 {
-            function.allow_shared(shared_bytes).map_err(named)?;
-        }
-        if cluster > PORTABLE_CLUSTER {
-            function.allow_large_clusters().map_err(named)?;
-        }
+        let allowed = function.allow(shared_bytes, cluster);
+        allowed.map_err(|fault| fault.of_kernel(name))?;
     }
     Ok(())
 }

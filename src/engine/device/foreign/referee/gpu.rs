@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::{result, sys};
-use sweeper_program::Tensors;
+use sweeper_program::{Geometry, Tensors};
 
 use super::page::{PAGE_BYTES, Page, Record, Word};
 use super::places::{Content, Places};
@@ -72,7 +72,7 @@ struct Window {
 }
 
 /// The words of a page, which the device writes.
-struct RegisteredWords {
+pub(super) struct RegisteredWords {
     memory: *mut c_void,
     address: sys::CUdeviceptr,
 }
@@ -192,7 +192,7 @@ impl GpuMemory {
             if let Some(flush) = &mut memory.flush {
                 flush.queue(&memory.context)?;
             }
-            let word = memory.words.address + Page::offset(Word::Opened) as u64;
+            let word = memory.words.address(Word::Opened);
             let stream = memory.context.stream();
             // SAFETY: both words lie in memory that the device writes as long as `self` lives.
             unsafe {
@@ -215,27 +215,16 @@ impl GpuMemory {
         started.load(Ordering::Acquire) == number
     }
 
-    #[expect(unsafe_code, reason = "kernels are foreign functions")]
     fn queue_copy(&self, bytes: usize) -> Result<(), Fault> {
         let bytes = bytes
             .next_multiple_of(VECTOR_BYTES)
             .min(self.hidden.bytes());
         let mut cells = [self.shared.address(), self.hidden.address(), bytes as u64];
-        let mut pointers: [*mut c_void; PARAMETERS] =
-            cells.each_mut().map(|cell| std::ptr::from_mut(cell).cast());
-        // SAFETY: there is a pointer for each parameter, to a cell of its size; the driver copies
-        // the cells before it returns. Both allocations hold so many bytes.
-        unsafe {
-            result::launch_kernel(
-                self.copy.handle(),
-                (self.blocks, 1, 1),
-                (THREADS, 1, 1),
-                0,
-                self.context.stream(),
-                &mut pointers,
-            )
-        }
-        .during("delivering inputs")
+        let geometry = Geometry::linear(self.blocks, THREADS);
+        let launched = self
+            .copy
+            .launch(self.context.stream(), &geometry, &mut cells);
+        launched.map_err(|fault| fault.of_kernel(ENTRY))
     }
 
     /// Waits until a small kernel of the referee is done soon: nothing else is at work on the
@@ -273,7 +262,6 @@ impl GpuMemory {
         (end <= bytes as u64).then_some(Allocated { base, bytes })
     }
 
-    #[expect(unsafe_code, reason = "calls of the driver")]
     fn open_allocation(&mut self, handle: [u64; 8]) -> Option<(sys::CUdeviceptr, usize)> {
         if let Some(held) = self.opened.iter().find(|held| held.handle == handle) {
             return Some((held.base, held.bytes));
@@ -281,22 +269,8 @@ impl GpuMemory {
         if self.opened.len() >= MOST_OPENED {
             self.close_all();
         }
-        let mut raw = sys::CUipcMemHandle { reserved: [0; 64] };
         let parts = handle.iter().flat_map(|part| part.to_le_bytes());
-        for (to, from) in raw.reserved.iter_mut().zip(parts) {
-            *to = from as _;
-        }
-        let (mut base, mut bytes) = (0, 0);
-        let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
-        // SAFETY: the driver checks handles, whoever made them, and both numbers have room.
-        unsafe {
-            sys::cuIpcOpenMemHandle_v2(&raw mut base, raw, flags)
-                .result()
-                .ok()?;
-            sys::cuMemGetAddressRange_v2(std::ptr::null_mut(), &raw mut bytes, base)
-                .result()
-                .ok()?;
-        }
+        let (base, bytes) = open_memory(parts).ok()?;
         self.opened.push(Opened {
             handle,
             base,
@@ -368,6 +342,32 @@ impl GpuMemory {
     }
 }
 
+/// Opens an allocation of another process by what it handed out; its address, and its bytes.
+///
+/// # Errors
+/// The driver's.
+#[expect(unsafe_code, reason = "calls of the driver")]
+pub(super) fn open_memory(
+    handle: impl Iterator<Item = u8>,
+) -> Result<(sys::CUdeviceptr, usize), Fault> {
+    let mut raw = sys::CUipcMemHandle { reserved: [0; 64] };
+    for (to, from) in raw.reserved.iter_mut().zip(handle) {
+        *to = from as _;
+    }
+    let (mut base, mut bytes) = (0, 0);
+    let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
+    // SAFETY: the driver checks handles, whoever made them, and both numbers have room.
+    unsafe {
+        sys::cuIpcOpenMemHandle_v2(&raw mut base, raw, flags)
+            .result()
+            .and_then(|()| {
+                sys::cuMemGetAddressRange_v2(std::ptr::null_mut(), &raw mut bytes, base).result()
+            })
+    }
+    .during("opening memory of another process")?;
+    Ok((base, bytes))
+}
+
 impl Drop for GpuMemory {
     fn drop(&mut self) {
         let _ = self.context.synchronize();
@@ -416,8 +416,12 @@ impl Drop for Window {
 }
 
 impl RegisteredWords {
+    /// Lets the device of the current context write the words of a page that outlives this.
+    ///
+    /// # Errors
+    /// The driver's.
     #[expect(unsafe_code, reason = "calls of the driver")]
-    fn new(page: &Page) -> Result<Self, Fault> {
+    pub(super) fn new(page: &Page) -> Result<Self, Fault> {
         let memory = page.words().cast::<c_void>();
         let mut address = 0;
         // SAFETY: the page is mapped for longer than it is registered.
@@ -430,6 +434,11 @@ impl RegisteredWords {
                 .during("sharing a page with the device")?;
         }
         Ok(RegisteredWords { memory, address })
+    }
+
+    /// The address of a word, as the device knows it.
+    pub(super) fn address(&self, word: Word) -> sys::CUdeviceptr {
+        self.address + Page::offset(word) as u64
     }
 }
 

@@ -1,11 +1,11 @@
-//! Kernels in C that nobody trusts: where their buffers lie, and what their process is asked for.
+//! Kernels that nobody trusts: where their buffers lie, and what their process is asked for.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Arg, Binding, Buffer, Kernel, Program, Step, View};
+use sweeper_program::{Arg, Binding, Buffer, Geometry, Kernel, Program, Step, View};
 
 use super::places::{Initial, Places};
 use super::unavailable;
@@ -15,8 +15,9 @@ use crate::device::{Artifact, DeviceError};
 /// A program of kernels, all of whose buffers lie in memory that the referee writes.
 pub(super) struct Kernels {
     program: Program,
-    /// Where each buffer begins, in bytes from the first tensor.
+    /// Where each buffer begins, in bytes from the first tensor of a set, and the bytes of a set.
     offsets: Vec<u64>,
+    set_bytes: u64,
 }
 
 /// What the process of kernels calls.
@@ -24,9 +25,11 @@ pub(super) struct Kernels {
 pub(super) struct Task {
     /// The functions, in the order of their calls.
     pub(super) calls: Vec<Call>,
-    /// The arguments of all calls, one behind the other.
+    /// The arguments of all calls, one behind the other, for each set of tensors.
     pub(super) cells: Vec<u64>,
-    /// Address and bytes of each result, in the process's memory.
+    /// So many arguments belong to a set.
+    pub(super) cells_of_set: usize,
+    /// Address and bytes of each result of each set, in the process's memory.
     pub(super) results: Vec<(u64, u64)>,
     /// The shared objects: the key of each, and its file.
     pub(super) objects: Vec<(String, PathBuf)>,
@@ -38,15 +41,19 @@ pub(super) struct Call {
     /// The number of its shared object.
     pub(super) object: usize,
     pub(super) entry: String,
-    /// The number of its first argument.
+    /// The number of its first argument in a set.
     pub(super) first_cell: usize,
+    /// The bytes of each argument.
+    pub(super) argument_bytes: Vec<usize>,
+    /// How a GPU launches it.
+    pub(super) geometry: Geometry,
 }
 
 impl Kernels {
     /// The kernels of a program, the places of its buffers, and its results, each in one dimension.
     ///
     /// # Errors
-    /// A program that does more than to call kernels of a user in C.
+    /// A program that does more than to call kernels of a user.
     pub(super) fn new(program: Program) -> Result<(Self, Places, Vec<TensorSpec>), DeviceError> {
         program.validate().map_err(DeviceError::Launch)?;
         check_writes_are_exclusive(&program).map_err(DeviceError::Launch)?;
@@ -68,31 +75,64 @@ impl Kernels {
         let places = Places::of_buffers(inputs, others);
         let offset = |buffer: &Buffer| places.offset(&buffer.name).unwrap_or_default() as u64;
         let offsets = program.buffers.iter().map(offset).collect();
-        Ok((Kernels { program, offsets }, places, outputs))
+        let set_bytes = places.bytes() as u64;
+        let kernels = Kernels {
+            program,
+            offsets,
+            set_bytes,
+        };
+        Ok((kernels, places, outputs))
     }
 
-    /// What a process is asked for that has the tensors at this address. Shared objects are written
-    /// into a folder that it reads.
+    /// What a process is asked for that has so many sets of tensors from this address on. Shared
+    /// objects are written into a folder that it reads.
     ///
     /// # Errors
     /// The system's, and a program that does more than to call kernels.
     pub(super) fn task(
         &self,
-        address: u64,
+        (address, sets): (u64, usize),
         artifacts: &[Artifact],
         folder: &Path,
     ) -> Result<Task, DeviceError> {
-        let addresses: Vec<u64> = self.offsets.iter().map(|offset| address + offset).collect();
         let mut task = Task::default();
         for (number, artifact) in artifacts.iter().enumerate() {
-            let path = folder.join(format!("kernels-{number}.so"));
+            let path = folder.join(format!("kernels-{number}"));
             let written = fs::write(&path, &artifact.bytes);
             written.map_err(|error| unavailable(&error.to_string()))?;
             task.objects.push((artifact.key.clone(), path));
         }
+        for set in 0..sets as u64 {
+            let first = address + set * self.set_bytes;
+            let addresses: Vec<u64> = self.offsets.iter().map(|offset| first + offset).collect();
+            for step in &self.program.steps {
+                let Step::Launch { args, .. } = step else {
+                    return Err(other_program());
+                };
+                let cells = args.iter().map(|arg| self.cell(arg, &addresses));
+                task.cells.extend(cells);
+            }
+            let buffers = self.program.buffers.iter().zip(&addresses);
+            let results = buffers.filter(|(buffer, _)| buffer.binding == Binding::Result);
+            let results = results.map(|(buffer, address)| (*address, buffer.size_bytes()));
+            task.results.extend(results);
+        }
+        task.cells_of_set = task.cells.len() / sets.max(1);
+        self.add_calls(&mut task, artifacts)?;
+        Ok(task)
+    }
+
+    /// Adds the calls of a set.
+    fn add_calls(&self, task: &mut Task, artifacts: &[Artifact]) -> Result<(), DeviceError> {
         let positions = self.program.source_positions();
+        let mut first_cell = 0;
         for step in &self.program.steps {
-            let Step::Launch { kernel, args, .. } = step else {
+            let Step::Launch {
+                kernel,
+                geometry,
+                args,
+            } = step
+            else {
                 return Err(other_program());
             };
             let (Kernel::Compiled(source), Some(object)) =
@@ -102,18 +142,14 @@ impl Kernels {
             };
             task.calls.push(Call {
                 object,
-                entry: source.entry.to_string(),
-                first_cell: task.cells.len(),
+                entry: artifacts[object].symbol(&source.entry).to_owned(),
+                first_cell,
+                argument_bytes: args.iter().map(bytes_of).collect(),
+                geometry: *geometry,
             });
-            let cells = args.iter().map(|arg| self.cell(arg, &addresses));
-            task.cells.extend(cells);
+            first_cell += args.len();
         }
-        let buffers = self.program.buffers.iter().zip(&addresses);
-        let results = buffers.filter(|(buffer, _)| buffer.binding == Binding::Result);
-        task.results = results
-            .map(|(buffer, address)| (*address, buffer.size_bytes()))
-            .collect();
-        Ok(task)
+        Ok(())
     }
 
     fn cell(&self, arg: &Arg, addresses: &[u64]) -> u64 {
@@ -126,6 +162,14 @@ impl Kernels {
             Arg::Float(value) => u64::from(value.to_bits()),
             Arg::Scalar(scalar) => scalar.bits(),
         }
+    }
+}
+
+/// The bytes of an argument.
+fn bytes_of(arg: &Arg) -> usize {
+    match arg {
+        Arg::Scalar(scalar) => scalar.dtype().size_bytes(),
+        Arg::Read(_) | Arg::Write(_) | Arg::Int(_) | Arg::Float(_) => size_of::<u64>(),
     }
 }
 

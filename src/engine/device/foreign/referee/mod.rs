@@ -11,6 +11,7 @@
 mod candidate;
 mod gpu;
 mod kernels;
+mod kernels_on_gpu;
 mod page;
 mod places;
 pub mod process;
@@ -124,7 +125,7 @@ impl<'a> Entrant<'a> {
 impl Task<'_> {
     /// The request of a process that has answered so when it was told of the tensors, and reads
     /// `folder`.
-    fn request(self, answer: &Value, folder: &Path) -> Result<Value, DeviceError> {
+    fn request(self, answer: &Value, sets: usize, folder: &Path) -> Result<Value, DeviceError> {
         match self {
             Task::Function(mut request) => {
                 candidate::move_files(&mut request, folder)
@@ -133,7 +134,7 @@ impl Task<'_> {
             }
             Task::Kernels(kernels, artifacts) => {
                 let address = answer["address"].as_u64().unwrap_or_default();
-                let task = kernels.task(address, artifacts, folder)?;
+                let task = kernels.task((address, sets), artifacts, folder)?;
                 serde_json::to_value(&task).map_err(|error| DeviceError::Launch(error.to_string()))
             }
         }
@@ -206,7 +207,7 @@ impl Referee {
         };
         let told = candidate::description(&shared, most_calls)?;
         let answer = seated.child.ask(&told, LOADING_LIMIT)?;
-        let request = task.request(&answer, seated.scratch.path())?;
+        let request = task.request(&answer, most_calls, seated.scratch.path())?;
         let secret = secret()?;
         let mut held = Held {
             calls: protocol::Calls::new((seated.child, shared), &outputs, secret, yields),

@@ -168,11 +168,16 @@ impl Page {
         word.store(number, Ordering::Release);
     }
 
-    /// Says where a result lies in this process's memory.
-    pub(super) fn tell(&self, index: usize, address: u64, bytes: u64) {
+    /// Says where a result lies: in this process's memory, or in tensors of a GPU that the referee
+    /// has written.
+    pub(super) fn tell(&self, index: usize, (address, bytes): (u64, u64), is_shared: bool) {
         let at = RESULTS + RECORD * index;
-        self.atomic(at).store(address, Ordering::Relaxed);
-        self.atomic(at + 1).store(bytes, Ordering::Relaxed);
+        for (place, number) in [address, bytes, u64::from(is_shared)]
+            .into_iter()
+            .enumerate()
+        {
+            self.atomic(at + place).store(number, Ordering::Relaxed);
+        }
     }
 
     /// Where the candidate says that a result lies.

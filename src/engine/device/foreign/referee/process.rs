@@ -1,4 +1,4 @@
-//! The process of kernels in C that nobody trusts: its side of the referee's protocol.
+//! The process of kernels that nobody trusts: its side of the referee's protocol.
 //!
 //! Nothing that it says, or measures, counts: what follows makes honest kernels fast, and stops
 //! nobody.
@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::kernels::Task;
+use super::kernels_on_gpu::GpuCalls;
 use super::page::{Description, NO_MORE, Page, Word};
 use crate::device::Artifact;
 use crate::device::cpu::library::{Entry, Libraries};
@@ -21,7 +22,13 @@ use sweeper_model::row::outcome::Status;
 const MOST_REQUEST_BYTES: u32 = 64 << 20;
 
 /// The process, once it has its memory.
-struct Process {
+enum Process {
+    Host(HostCalls),
+    Gpu(GpuCalls),
+}
+
+/// Calls of kernels in C.
+struct HostCalls {
     page: Page,
     yields: bool,
     libraries: Libraries,
@@ -29,6 +36,24 @@ struct Process {
     calls: Vec<(Entry, usize)>,
     /// The arguments.
     cells: Vec<u64>,
+}
+
+/// Why a request has no answer.
+pub(super) struct Complaint {
+    pub(super) status: Status,
+    pub(super) reason: String,
+    /// Nothing can be asked for any more.
+    pub(super) ends: bool,
+}
+
+impl From<String> for Complaint {
+    fn from(reason: String) -> Self {
+        Complaint {
+            status: Status::Error,
+            reason,
+            ends: false,
+        }
+    }
 }
 
 /// What the referee asks for.
@@ -39,9 +64,10 @@ enum Request {
     Open {
         shared: Description,
         memory_bytes: u64,
+        device: String,
     },
-    /// Says where the tensors lie.
-    Share,
+    /// Says where the tensors lie; on a GPU they are opened by a handle.
+    Share { handle: Option<String> },
     /// Gets functions ready that do nothing: none of the candidate's text has run yet.
     Enter(Task),
     /// Loads the candidate's functions, and calls them.
@@ -57,41 +83,64 @@ enum Request {
 pub fn serve(mut requests: File, mut answers: File) -> io::Result<()> {
     let mut process = None;
     while let Some(body) = frames::receive_body(&mut requests, MOST_REQUEST_BYTES)? {
-        let request = serde_json::from_slice(&body).map_err(|error| error.to_string());
+        let request = serde_json::from_slice(&body).map_err(|error| error.to_string().into());
         let answered = request.and_then(|request| answer(&mut process, request));
+        let mut ends = false;
         let answer = match answered {
             Ok(answer) => json!({ "ok": answer }),
-            Err(reason) => json!({ "error": { "status": Status::Error, "reason": reason } }),
+            Err(Complaint {
+                status,
+                reason,
+                ends: is_last,
+            }) => {
+                ends = is_last;
+                json!({ "error": { "status": status, "reason": reason, "ends": ends } })
+            }
         };
         frames::send_body(&mut answers, &serde_json::to_vec(&answer)?)?;
+        if ends {
+            break;
+        }
     }
     Ok(())
 }
 
-fn answer(process: &mut Option<Process>, request: Request) -> Result<Value, String> {
+fn answer(process: &mut Option<Process>, request: Request) -> Result<Value, Complaint> {
     let Some(held) = process else {
         let Request::Open {
             shared,
             memory_bytes,
+            device,
         } = request
         else {
-            return Err("the process has no memory yet".to_owned());
+            return Err("the process has no memory yet".to_owned().into());
         };
-        limit_memory(memory_bytes);
-        *process = Some(Process {
-            page: Page::described(&shared).map_err(|error| error.to_string())?,
-            yields: shared.yields,
-            libraries: Libraries::default(),
-            calls: Vec::new(),
-            cells: Vec::new(),
+        let page = Page::described(&shared).map_err(|error| error.to_string())?;
+        *process = Some(match &*device {
+            "cuda" => {
+                // A driver reserves addresses for far more than there is.
+                limit(Resource::Data, memory_bytes);
+                Process::Gpu(GpuCalls::new(page)?)
+            }
+            _ => {
+                limit(Resource::As, memory_bytes);
+                Process::Host(HostCalls::new(page, shared.yields))
+            }
         });
         return Ok(json!({}));
     };
-    match request {
-        Request::Open { .. } => return Err("the process has its memory".to_owned()),
-        Request::Share => return Ok(json!({ "address": held.page.tensors() })),
-        Request::Enter(task) => held.take(task, |_| Ok(Entry::EMPTY))?,
-        Request::Prepare(task) => {
+    match (held, request) {
+        (_, Request::Open { .. }) => return Err("the process has its memory".to_owned().into()),
+        (Process::Host(held), Request::Share { .. }) => {
+            return Ok(json!({ "address": held.page.tensors() }));
+        }
+        (Process::Gpu(held), Request::Share { handle }) => {
+            let address = held.open(&handle.unwrap_or_default())?;
+            return Ok(json!({ "address": address }));
+        }
+        (Process::Host(held), Request::Enter(task)) => held.take(task, |_| Ok(Entry::EMPTY))?,
+        (Process::Gpu(held), Request::Enter(task)) => held.enter(&task),
+        (Process::Host(held), Request::Prepare(task)) => {
             let objects = read_all(&task)?;
             let mut loaded = std::mem::take(&mut held.libraries);
             held.take(task, |call| {
@@ -101,7 +150,12 @@ fn answer(process: &mut Option<Process>, request: Request) -> Result<Value, Stri
             held.libraries = loaded;
             held.run();
         }
-        Request::Calls { first } => held.turns(first),
+        (Process::Gpu(held), Request::Prepare(task)) => {
+            let objects = read_all(&task)?;
+            held.prepare(task, &objects)?;
+        }
+        (Process::Host(held), Request::Calls { first }) => held.turns(first),
+        (Process::Gpu(held), Request::Calls { first }) => held.turns(first)?,
     }
     Ok(json!({}))
 }
@@ -121,16 +175,26 @@ fn read_all(task: &Task) -> Result<Vec<Artifact>, String> {
 }
 
 /// Keeps this process from taking more memory, for good.
-fn limit_memory(bytes: u64) {
+fn limit(resource: Resource, bytes: u64) {
     let limit = Rlimit {
         current: Some(bytes),
         maximum: Some(bytes),
     };
     // Where it has less already, that stands.
-    let _ = setrlimit(Resource::As, limit);
+    let _ = setrlimit(resource, limit);
 }
 
-impl Process {
+impl HostCalls {
+    fn new(page: Page, yields: bool) -> Self {
+        HostCalls {
+            page,
+            yields,
+            libraries: Libraries::default(),
+            calls: Vec::new(),
+            cells: Vec::new(),
+        }
+    }
+
     /// Takes a task, with the function of each call.
     fn take(
         &mut self,
@@ -141,8 +205,8 @@ impl Process {
         let calls = calls.map(|call| Ok((entry(call)?, call.first_cell)));
         self.calls = calls.collect::<Result<_, String>>()?;
         self.cells = task.cells;
-        for (number, (address, bytes)) in task.results.iter().enumerate() {
-            self.page.tell(number, *address, *bytes);
+        for (number, place) in task.results.iter().enumerate() {
+            self.page.tell(number, *place, false);
         }
         Ok(())
     }
