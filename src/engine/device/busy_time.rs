@@ -112,6 +112,10 @@ impl RunsPrograms for BusyTimeDevice<'_> {
         self.device.poison(program)
     }
 
+    fn least_sample_ns(&self, program: Prepared) -> f64 {
+        self.device.least_sample_ns(program)
+    }
+
     fn launch_floor_ns(&mut self, program: Prepared, iterations: u32) -> Option<f64> {
         self.device.launch_floor_ns(program, iterations)
     }

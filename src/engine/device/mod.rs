@@ -236,6 +236,12 @@ pub trait RunsPrograms {
     /// A refused launch or a lost device.
     fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError>;
 
+    /// The least that a sample of several iterations of a program may last, in nanoseconds, however
+    /// finely the clock ticks: the first call after a request is slower than those that follow.
+    fn least_sample_ns(&self, _program: Prepared) -> f64 {
+        0.0
+    }
+
     /// What of a sample's iteration, in nanoseconds, are calls: the time that as many calls of a
     /// function that does nothing take, made and timed like those of the program. None where calls
     /// are not in times, or nobody can tell.

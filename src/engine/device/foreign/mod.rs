@@ -180,6 +180,11 @@ impl RunsPrograms for WithRunners {
         runner.poison(program)
     }
 
+    fn least_sample_ns(&self, program: Prepared) -> f64 {
+        let (runner, program) = self.place(program);
+        runner.least_sample_ns(program)
+    }
+
     fn launch_floor_ns(&mut self, program: Prepared, iterations: u32) -> Option<f64> {
         let (runner, program) = self.place_mut(program);
         runner.launch_floor_ns(program, iterations)

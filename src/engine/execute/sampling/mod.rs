@@ -71,7 +71,8 @@ impl Sampler {
         warmup: Warmup,
         (first_ns, is_after_others): (f64, bool),
     ) -> Result<Self, DeviceError> {
-        let wanted_ns = TICKS_PER_SAMPLE * device.clock_resolution_ns();
+        let ticks_ns = TICKS_PER_SAMPLE * device.clock_resolution_ns();
+        let wanted_ns = ticks_ns.max(device.least_sample_ns(program));
         // The first run pays for cold caches: more of them tell how long a warm one takes.
         let mut iteration_ns = first_ns;
         let mut first_runs = FirstRuns {

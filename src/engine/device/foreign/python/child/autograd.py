@@ -1,5 +1,7 @@
 """Gradients by PyTorch's autograd: of a backward pass alone, or with the forward pass before it."""
 
+import contextlib
+
 from . import faults
 
 
@@ -36,6 +38,11 @@ class Gradients:
         if missing:
             raise faults.Refused("error", f"`{missing[0]}` is no argument: it has no gradient")
         self.incoming = [program.given[name] for name in gradient.get("incoming", [])]
+
+        self.around = contextlib.nullcontext()
+
+    def bound(self):
+        return self.call
 
     def outputs(self):
         program = self.program

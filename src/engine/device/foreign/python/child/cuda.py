@@ -104,8 +104,7 @@ class DeviceClock:
         gated = gated and self.gate.close()
         try:
             self.start.record()
-            for _ in range(calls):
-                program.call()
+            program.call_in_a_row(calls)
             self.stop.record()
             self.ready.wait()
         finally:
