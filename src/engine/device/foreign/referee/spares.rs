@@ -93,7 +93,8 @@ impl Spares {
             if let Some(at) = self.ordered.iter().position(|held| *held == seat) {
                 self.ordered.swap_remove(at);
             }
-            self.waiting.extend(started.ok().map(|started| (seat, started)));
+            self.waiting
+                .extend(started.ok().map(|started| (seat, started)));
         }
         self.waiting.retain(|(seat, _)| self.recent.contains(seat));
     }
