@@ -12,7 +12,7 @@ use super::screen::Screen;
 use sweeper_model::quantity;
 use sweeper_model::row::Row;
 use sweeper_model::row::entry::notices;
-use sweeper_model::row::outcome::Status;
+use sweeper_model::row::outcome::{LibraryUse, Status};
 use sweeper_results::record::find::{self, DEPTH, Found};
 use sweeper_results::record::recorded::Recorded;
 
@@ -270,6 +270,7 @@ pub fn show(args: &ShowArgs, screen: &Screen) -> Exit {
     } else {
         show_medians(&rows, screen);
         show_notices(&rows, screen);
+        show_libraries(&rows, screen);
     }
     Exit::Fine
 }
@@ -321,6 +322,29 @@ fn show_notices(rows: &[Row], screen: &Screen) {
     screen.line("errors of a whole output below which a check sees nothing, relative:");
     for ((case, output), error) in least {
         screen.line(&format!("  {case:16} {output:30} {error:.0e}"));
+    }
+}
+
+/// Shows by case and backend the greatest share of a GPU's time that kernels of libraries take.
+fn show_libraries(rows: &[Row], screen: &Screen) {
+    let mut most: BTreeMap<(&str, &str), &LibraryUse> = BTreeMap::new();
+    for row in rows {
+        let measured = row.outcome.measurement.as_ref();
+        if let Some(used) = measured.and_then(|found| found.library_use.as_ref()) {
+            let held = most.entry((&row.case, &row.backend)).or_insert(used);
+            if used.share > held.share {
+                *held = used;
+            }
+        }
+    }
+    if most.is_empty() {
+        return;
+    }
+    screen.line("share of the GPU's time in kernels of libraries, at most:");
+    for ((case, backend), used) in most {
+        let (percent, names) = (100.0 * used.share, used.kernels.join(", "));
+        let line = format!("  {case:16} {backend:20} {percent:3.0} %  {names}");
+        screen.line(line.trim_end());
     }
 }
 

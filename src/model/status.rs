@@ -34,13 +34,15 @@ pub enum Status {
     Timeout,
     /// The outputs are wrong; times are kept out of results.
     Wrong,
+    /// It is right, and not what the problem asks for; times are kept out of results.
+    Refused,
     /// Something else.
     Error,
 }
 
 impl Status {
     /// All words, in the order in which they are counted and listed.
-    pub const ALL: [Status; 13] = [
+    pub const ALL: [Status; 14] = [
         Status::Ok,
         Status::Skipped,
         Status::Unavailable,
@@ -53,6 +55,7 @@ impl Status {
         Status::Crashed,
         Status::Timeout,
         Status::Wrong,
+        Status::Refused,
         Status::Error,
     ];
 
@@ -71,6 +74,7 @@ impl Status {
             Status::Crashed => "crashed",
             Status::Timeout => "timeout",
             Status::Wrong => "wrong",
+            Status::Refused => "refused",
             Status::Error => "error",
         }
     }
@@ -101,6 +105,7 @@ impl Word for Status {
         ("crashed", Status::Crashed),
         ("timeout", Status::Timeout),
         ("wrong", Status::Wrong),
+        ("refused", Status::Refused),
         ("error", Status::Error),
     ];
 }

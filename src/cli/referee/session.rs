@@ -196,6 +196,8 @@ impl Session<'_> {
         let _ = writeln!(text, "cases = [{}]", names.join(", "));
         let _ = write!(text, "\n[backend.{NAME}]\nlike  = {}\n", string(like));
         if let Some((candidate, source)) = candidate {
+            // Its baseline may call them.
+            let _ = writeln!(text, "libraries = false");
             let _ = writeln!(text, "{} = \"{}\"", source.name(), file_of(source));
             let entry = candidate.entry.as_ref().or(self.args.entry.as_ref());
             if let (Some(entry), SourceKey::Python | SourceKey::C | SourceKey::Cuda) =

@@ -41,6 +41,12 @@ pub(super) struct Verdict {
     /// of its interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) speedup: Option<[f64; 3]>,
+    /// Of the point where it is greatest: the share of the device's time that kernels of libraries
+    /// take, and the names of the most expensive ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    library_share: Option<f64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    library_kernels: Vec<String>,
     baseline: String,
     points: Vec<Point>,
     /// Where its rows are.
@@ -99,6 +105,8 @@ impl Verdict {
             verdict: Status::Error,
             reason: Some(reason),
             speedup: None,
+            library_share: None,
+            library_kernels: Vec::new(),
             baseline: String::new(),
             points: Vec::new(),
             folder: None,
@@ -149,12 +157,17 @@ impl Verdict {
             ),
             None => (Status::Ok, None),
         };
+        let used = pairs(rows, baseline)
+            .filter_map(|(row, _)| row.outcome.measurement.as_ref()?.library_use.as_ref())
+            .max_by(|one, other| one.share.total_cmp(&other.share));
         Verdict {
             id: id.to_owned(),
             problem: None,
             verdict,
             reason,
             speedup,
+            library_share: used.map(|used| used.share),
+            library_kernels: used.map_or_else(Vec::new, |used| used.kernels.clone()),
             baseline: baseline.to_owned(),
             points,
             folder: Some(folder),

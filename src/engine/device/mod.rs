@@ -35,7 +35,7 @@ use outputs::{Outputs, Reading};
 use sweeper_model::hardware::clocks::Clocks;
 use sweeper_model::hardware::{DeviceIdentity, DeviceKind, DeviceMemory};
 use sweeper_model::row::metric::Metric;
-use sweeper_model::row::outcome::{Checked, Status};
+use sweeper_model::row::outcome::{Checked, LibraryUse, Status};
 
 /// A compiled kernel, ready to be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -378,6 +378,19 @@ pub trait RunsPrograms {
     /// [`DeviceError::Foreign`], and those of [`sample`](Self::sample).
     fn refuse_late_work(&mut self, _program: Prepared) -> Result<(), DeviceError> {
         Ok(())
+    }
+
+    /// Calls a function once on inputs that it has not seen, untimed and under a profiler, and says
+    /// which kernels of libraries it launches. None where nobody can tell.
+    ///
+    /// # Errors
+    /// A function that fails, a profiler that notes nothing.
+    fn library_use(
+        &mut self,
+        _program: Prepared,
+        _inputs: &Tensors,
+    ) -> Result<Option<LibraryUse>, DeviceError> {
+        Ok(None)
     }
 
     /// Lets a process that waits for the next call of a program stand still until then.

@@ -70,7 +70,7 @@ pub(super) fn sample<'p>(
             let again = Some(timed.sampler.again());
             turns.running[at] = Some(Timed { again, ..timed });
         } else {
-            turns.finish(timed);
+            turns.finish(timed)?;
         }
     }
     turns.rounds(Order::Interleaved)
@@ -139,7 +139,7 @@ impl<'p> Turns<'_, 'p> {
         if is_first && self.contest.may_be_best(at) {
             self.held.push((at, timed));
         } else {
-            self.finish(timed);
+            self.finish(timed)?;
         }
         Ok(None)
     }
@@ -155,11 +155,13 @@ impl<'p> Turns<'_, 'p> {
         Ok(None)
     }
 
-    fn finish(&mut self, timed: Timed<'_>) {
+    fn finish(&mut self, mut timed: Timed<'_>) -> Result<(), DeviceError> {
+        let noted = self.context.note_libraries(&mut timed.one, self.device);
         let number = timed.one.point.number;
         let samplers = (timed.sampler, timed.again);
         let resolution_ns = self.device.clock_resolution_ns();
         let outcome = self.context.finish(timed.one, samplers, resolution_ns);
         self.listener.finished(number, outcome);
+        noted
     }
 }

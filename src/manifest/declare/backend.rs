@@ -41,6 +41,7 @@ pub(super) fn backend(
     let scope = backend_scope(&names.parameters, &tune);
     let race = race(cx, section, &tune);
     let untrusted = untrusted(cx, section);
+    let may_call_libraries = may_call_libraries(cx, section);
     let mutates = words(cx, section, "mutates");
     let mutates = known_inputs(cx, mutates, names);
     let rules = section.take(cx, "require");
@@ -88,8 +89,14 @@ pub(super) fn backend(
         require,
         race,
         is_untrusted,
+        may_call_libraries,
         tolerance_factor,
     })
+}
+
+fn may_call_libraries(cx: &mut Context<'_>, section: &mut Section<'_>) -> bool {
+    let node = section.take(cx, "libraries");
+    node.and_then(|node| cx.boolean(node, "libraries")) == Some(true)
 }
 
 /// The keys of a source, with what they are for people.

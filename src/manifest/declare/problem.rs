@@ -50,6 +50,7 @@ pub(super) fn problem(
         tolerance: Tolerance::Derived,
         products: Products::F32,
         judge: None,
+        requires_own_kernels: false,
         flops: None,
         bytes: None,
     };
@@ -79,6 +80,7 @@ pub(super) fn problem(
     if let Some(node) = section.take(cx, "work") {
         work(cx, node, &mut problem, &problem_scope(infos));
     }
+    problem.requires_own_kernels = requires_own_kernels(cx, &mut section);
     let found = [
         ("params", problem.parameters.len()),
         ("inputs", problem.inputs.len()),
@@ -90,6 +92,19 @@ pub(super) fn problem(
     right_answer(cx, &mut section, &mut problem, has_tensors, settings);
     section.finish(cx, &[]);
     Some(problem)
+}
+
+/// What may be required of the functions of a problem.
+pub(super) const OWN_KERNELS: &str = "own kernels";
+
+fn requires_own_kernels(cx: &mut Context<'_>, section: &mut Section<'_>) -> bool {
+    let node = section.take(cx, "require");
+    let word = node.and_then(|node| Some((node.at, cx.text(node, "require")?)));
+    if let Some((at, word)) = word.as_ref().filter(|(_, word)| word != OWN_KERNELS) {
+        cx.unknown_word(*at, "require", word, [OWN_KERNELS]);
+        return false;
+    }
+    word.is_some()
 }
 
 /// Whether a table has more entries than were read.

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use sweeper_program::Dtype;
 
+use super::problem::OWN_KERNELS;
 use crate::declared::check::Products;
 use crate::declared::command_declaration::StandardOutput;
 use crate::declared::python::declaration::ArrayLibrary;
@@ -51,6 +52,10 @@ pub(crate) fn workload() -> Value {
             ),
             "digests": described(named(string()), "written by runs: what each file was"),
             "check": check(),
+            "require": described(
+                one_of(&[OWN_KERNELS]),
+                "functions that call kernels of libraries on a GPU are `refused`",
+            ),
             "work": object(
                 json!({
                     "flops": described(expression(), "useful floating-point operations"),
@@ -242,6 +247,10 @@ pub(crate) fn backend() -> Value {
         "trust": described(
             json!({ "type": "boolean" }),
             "false: code of a stranger, in a sandbox and by a clock that it can't reach",
+        ),
+        "libraries": described(
+            json!({ "type": "boolean" }),
+            "true: it may call libraries although its problem requires own kernels",
         ),
         "tolerance_factor": described(
             json!({ "type": "number", "minimum": 1, "maximum": 1000 }),

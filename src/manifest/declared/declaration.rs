@@ -57,6 +57,9 @@ pub struct ProblemDeclaration {
     /// The function that judges outputs in place of a tolerance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge: Option<JudgeDeclaration>,
+    /// Functions that call kernels of libraries on a GPU are refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub requires_own_kernels: bool,
     /// Useful floating-point operations, as an expression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops: Option<String>,
@@ -204,6 +207,9 @@ pub struct BackendDeclaration {
     /// Nobody trusts it: it is measured in a sandbox, by a clock that it can't reach.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_untrusted: bool,
+    /// It may call kernels of libraries although its problem requires own ones: a baseline.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_call_libraries: bool,
     /// How much less exact than the workload's tolerances its outputs may be; by nothing where none
     /// is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -90,6 +90,15 @@ impl Problem for Own {
         self.definition.judge(&self.sizes)
     }
 
+    fn requires_own_kernels(&self, backend: &str) -> bool {
+        let known = self.backends.configurations.get(backend);
+        let may_call = known.is_some_and(|&(at, _)| {
+            let backend = &self.backends.all[at];
+            backend.declaration.may_call_libraries
+        });
+        self.definition.declaration.requires_own_kernels && !may_call
+    }
+
     fn trials(&self, inputs: &Tensors, expected: Option<&Tensors>) -> Vec<Trial> {
         let declared = &self.definition.declaration.outputs;
         trials(&self.sizes.outputs, declared, inputs, expected)

@@ -168,6 +168,9 @@ impl Declared {
         if !problem.products.is_f32() {
             words.push(("products", "factors in tf32".to_owned()));
         }
+        if problem.requires_own_kernels {
+            words.push(("require", "own kernels".to_owned()));
+        }
         words
     }
 

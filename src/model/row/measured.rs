@@ -16,7 +16,7 @@ const SEPARATOR: &str = "; ";
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(
     missing_docs,
-    reason = "each is the field of that name of `Measurement`"
+    reason = "each is the field of that name of `Measurement`, or a part of one"
 )]
 pub struct Measured {
     pub iterations: u32,
@@ -25,6 +25,7 @@ pub struct Measured {
     pub waited_share: Option<f64>,
     pub referee_ns: Option<u64>,
     pub referee_spread_ns: Option<u64>,
+    pub library_share: Option<f64>,
     pub prepare_ns: Option<u64>,
     pub import_ns: Option<u64>,
     pub first_call_ns: Option<u64>,
@@ -54,6 +55,7 @@ impl From<Measurement> for Measured {
             waited_share: measurement.waited_share,
             referee_ns: measurement.referee_ns,
             referee_spread_ns: measurement.referee_spread_ns,
+            library_share: measurement.library_use.map(|found| found.share),
             prepare_ns: measurement.prepare_ns,
             import_ns: measurement.import_ns,
             first_call_ns: measurement.first_call_ns,

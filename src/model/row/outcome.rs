@@ -172,6 +172,15 @@ pub struct FirstRuns {
     pub elapsed_ns: f64,
 }
 
+/// Kernels of libraries that a function launches on a GPU, by an untimed call.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LibraryUse {
+    /// Their share of the time of all kernels, without those that copy and fill memory.
+    pub share: f64,
+    /// Names of those that take the most of it, the first first.
+    pub kernels: Vec<String>,
+}
+
 /// The costs of starting a program in a process in which no other had run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FreshStart {
@@ -262,6 +271,9 @@ pub struct Measurement {
     /// The distance of the quartiles of such calls, in nanoseconds.
     #[serde(default)]
     pub referee_spread_ns: Option<u64>,
+    /// The kernels of libraries that it launches, where that was asked for and is known.
+    #[serde(default)]
+    pub library_use: Option<LibraryUse>,
     /// How long it took to make the program ready from its compiled kernels, as if it were the
     /// first of its process, in nanoseconds; absent where no time passes.
     #[serde(default)]

@@ -6,7 +6,7 @@ use sweeper::grid::Grid;
 use sweeper::manifest::overrides::FLAGS;
 use sweeper::manifest::settings::{Canonical, DeviceUse, Stopping, Threads};
 use sweeper::manifest::{Manifest, Origin, OverrideOrigin, Overrides, Sources};
-use sweeper_program::{Phase, Value};
+use sweeper_program::{Dtype, Parameters, Phase, Value};
 
 use crate::support::{REGISTRY, manifest, resolve, semicrf, with};
 
@@ -261,15 +261,34 @@ fn declared_workloads_and_backends_are_laid_over_key_by_key() {
     fs::write(path("a.c"), "void f(const float *x, float *y) {}\n").unwrap();
     fs::write(path("bottom.toml"), bottom).unwrap();
     let top = "schema = 1\nextends = \"bottom.toml\"\n[workload.w]\ncheck = { tolerance = 1e-2 }\n\
-               [backend.a]\noptions = [\"-O1\"]\n[backend.b]\nlike = \"a\"\ndefines = { N = 1 }\n";
+               require = \"own kernels\"\n\
+               [backend.a]\noptions = [\"-O1\"]\n[backend.b]\nlike = \"a\"\ndefines = { N = 1 }\nlibraries = true\n";
     fs::write(path("top.toml"), top).unwrap();
     let manifest = resolve(&path("top.toml"), &Overrides::new()).unwrap();
     let names = manifest.cases[0].backends.iter().map(|held| held.0.name);
     assert_eq!(names.collect::<Vec<_>>(), ["a", "b"]);
     let resolved = manifest.resolved_toml();
-    for kept in ["expr = \"x\"", "0.01", "-O1", "a.c"] {
+    let printed = [
+        "expr = \"x\"",
+        "0.01",
+        "-O1",
+        "a.c",
+        "require = \"own kernels\"",
+        "libraries = true",
+    ];
+    for kept in printed {
         assert!(resolved.contains(kept), "{kept}: {resolved}");
     }
+    // It holds for all backends of the problem but those that are exempt.
+    let case = &manifest.cases[0];
+    let parameters: Parameters = [("n", 3)].into_iter().collect();
+    let problem = case
+        .workload
+        .workload()
+        .unwrap()
+        .problem(&parameters, Dtype::F32)
+        .unwrap();
+    assert!(problem.requires_own_kernels("a") && !problem.requires_own_kernels("b"));
 }
 
 #[test]

@@ -160,6 +160,23 @@ fn answers_of_a_gpu_for_an_audit_are_trusted_as_the_published_one_is() {
     assert!(ran.status.success(), "{said}");
 }
 
+/// Kernels of libraries are told from own ones by names that real profiles have.
+#[test]
+fn kernels_of_libraries_are_known_by_their_names() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let ran = Command::new(python())
+        .args([
+            "tests/it/python/libraries_cases.py",
+            "src/engine/device/foreign/python/child",
+        ])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{said}");
+}
+
 /// Sums over memory differ where any bit does: of a single element, and of zero and poison, whose
 /// bits are each other's complement.
 #[test]

@@ -291,6 +291,11 @@ pub trait Problem: Send + Sync {
         None
     }
 
+    /// Whether a function is refused that calls kernels of libraries, if it is this backend.
+    fn requires_own_kernels(&self, _backend: &str) -> bool {
+        false
+    }
+
     /// Outputs that are wrong, on which a check that people wrote is tried before it judges any
     /// others. None by default, where tolerances follow from the mathematics.
     fn trials(&self, _inputs: &Tensors, _expected: Option<&Tensors>) -> Vec<Trial> {

@@ -11,7 +11,7 @@ use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Foreign, Runner, Target, Tensors};
 
 use sweeper_model::hardware::clocks::Clocks;
-use sweeper_model::row::outcome::Checked;
+use sweeper_model::row::outcome::{Checked, LibraryUse};
 
 use super::launcher::LoopDriver;
 use super::layout::Damage;
@@ -279,6 +279,15 @@ impl RunsPrograms for WithRunners {
     fn refuse_late_work(&mut self, program: Prepared) -> Result<(), DeviceError> {
         let (runner, program) = self.place_mut(program);
         runner.refuse_late_work(program)
+    }
+
+    fn library_use(
+        &mut self,
+        program: Prepared,
+        inputs: &Tensors,
+    ) -> Result<Option<LibraryUse>, DeviceError> {
+        let (runner, program) = self.place_mut(program);
+        runner.library_use(program, inputs)
     }
 
     fn rest(&mut self, program: Prepared) {

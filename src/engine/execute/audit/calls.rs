@@ -20,6 +20,7 @@ use crate::device::{Device, DeviceError, Prepared, Sample};
 use crate::execute::answers::Answers;
 use crate::execute::foreign_inputs::InputMaker;
 use crate::execute::protocol::Block;
+use sweeper_model::row::outcome::LibraryUse;
 
 /// So many calls of a program are judged, and fewer where that takes longer than `JUDGING`: two at
 /// least.
@@ -154,6 +155,12 @@ impl Calls {
 }
 
 impl State {
+    /// The number of another call.
+    fn take_number(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
     fn keep(&mut self, rank: [u8; 32], number: u64, outputs: Outputs) {
         let at = self.kept.partition_point(|held| held.rank < rank);
         if at < JUDGED {
@@ -209,6 +216,26 @@ impl Audit {
             }
         }
         Ok(None)
+    }
+
+    /// Which kernels of libraries a program launches in a call on inputs that it has not seen; of
+    /// one that nobody trusts, as `calls` have.
+    ///
+    /// # Errors
+    /// Those of [`library_use`](crate::device::RunsPrograms::library_use).
+    pub(in crate::execute) fn library_use(
+        &self,
+        audited: &Audited<'_>,
+        calls: Option<&Calls>,
+        device: &mut dyn Device,
+    ) -> Result<Option<LibraryUse>, DeviceError> {
+        let inputs = match calls {
+            Some(calls) => calls.inputs.of(calls.state.borrow_mut().take_number())?,
+            // Inputs of a file are of a distribution that is not known here.
+            None if audited.block.inputs.is_some() => audited.instance.inputs.clone(),
+            None => self.generated(audited, super::MOST_TRIES)?.inputs,
+        };
+        device.library_use(audited.program, &inputs)
     }
 
     /// The inputs of a call, with their answer once it was asked for.

@@ -2,6 +2,7 @@
 //! its first sample.
 
 mod answered;
+mod libraries;
 mod notes;
 mod reduced;
 mod verified;
@@ -99,6 +100,8 @@ pub struct VerifiedPoint<'a> {
     carries_state: bool,
     /// The complaint of the audit.
     complaint: Option<String>,
+    /// What it is refused for although it is right.
+    refusal: Option<(Status, String)>,
     /// Its calls, if nobody trusts it.
     calls: Option<Rc<Calls>>,
     /// Who takes its samples, until they are taken.
@@ -290,6 +293,7 @@ impl<'a> BlockContext<'a> {
             is_deterministic,
             carries_state,
             complaint: None,
+            refusal: None,
         })
     }
 
@@ -505,6 +509,12 @@ impl<'a> BlockContext<'a> {
     ) -> Outcome {
         if let Some(reason) = one.complaint() {
             return wrong(reason, one.measurement);
+        }
+        if let Some((status, reason)) = one.refusal {
+            return Outcome {
+                measurement: Some(Box::new(one.measurement)),
+                ..Outcome::without_measurement(status, reason)
+            };
         }
         let mut measurement = one.measurement;
         let stop = self.block.settings.stop;

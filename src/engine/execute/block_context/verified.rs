@@ -110,7 +110,7 @@ impl BlockContext<'_> {
         Ok(())
     }
 
-    fn audited<'b>(&'b self, one: &'b VerifiedPoint<'_>) -> Audited<'b> {
+    pub(super) fn audited<'b>(&'b self, one: &'b VerifiedPoint<'_>) -> Audited<'b> {
         Audited {
             block: self.block,
             instance: &self.instance,

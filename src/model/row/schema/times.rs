@@ -173,6 +173,17 @@ pub(super) const STARTING: &[Column] = &[
         |found| int(found.referee_spread_ns?),
         |found, field| put(&mut found.referee_spread_ns, field.count::<u64>()),
     ),
+    number(
+        "library_share",
+        "share of the time of a function's kernels on a GPU that those of libraries take, by a call \
+         under a profiler (empty where that was not asked for, or nobody can tell)",
+        "CUPTI",
+    )
+    .group(Group::Program)
+    .of_measurement(
+        |found| float(found.library_share?),
+        |found, field| put(&mut found.library_share, field.amount()),
+    ),
     count(
         "first_runs",
         "first iterations, each timed by itself",

@@ -266,6 +266,7 @@ fn status(status: Status) -> &'static str {
         | Status::Crashed
         | Status::Timeout
         | Status::Wrong
+        | Status::Refused
         | Status::Error => "error",
     }
 }

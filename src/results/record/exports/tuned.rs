@@ -174,7 +174,7 @@ fn invalidity(status: Status) -> &'static str {
         Status::Wrong => "correctness",
         Status::CompileError | Status::CompileTimeout => "compile",
         Status::Timeout => "timeout",
-        Status::Skipped => "constraints",
+        Status::Skipped | Status::Refused => "constraints",
         _ => "runtime",
     }
 }

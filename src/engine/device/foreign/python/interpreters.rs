@@ -164,6 +164,26 @@ impl Python {
         again
     }
 
+    /// Asks about a program in an interpreter that is started for this request alone.
+    pub(super) fn ask_apart(
+        &mut self,
+        program: Prepared,
+        verb: &str,
+        more: Value,
+    ) -> Result<Value, DeviceError> {
+        let own = self.interpreters.remove(&Some(program));
+        let state = &mut self.programs[program.0];
+        let before = (state.is_alone, state.as_graph, state.interpreter);
+        (state.is_alone, state.as_graph) = (true, false);
+        let answer = self.ask_once(program, verb, &more);
+        self.interpreters.remove(&Some(program));
+        self.interpreters
+            .extend(own.map(|own| (Some(program), own)));
+        let state = &mut self.programs[program.0];
+        (state.is_alone, state.as_graph, state.interpreter) = before;
+        answer
+    }
+
     fn ask_once(
         &mut self,
         program: Prepared,

@@ -23,7 +23,7 @@ use crate::device::{
 };
 use sweeper_manifest::declared::python::declaration::PythonFile;
 use sweeper_model::identity::CacheState;
-use sweeper_model::row::outcome::Status;
+use sweeper_model::row::outcome::{LibraryUse, Status};
 
 pub(super) mod caches;
 pub(super) mod interpreters;
@@ -396,6 +396,20 @@ impl RunsPrograms for Python {
         Ok(answer["elapsed_ns"].as_f64().unwrap_or(f64::NAN))
     }
 
+    fn library_use(
+        &mut self,
+        program: Prepared,
+        inputs: &Tensors,
+    ) -> Result<Option<LibraryUse>, DeviceError> {
+        if !matches!(self.place, Place::Cuda { .. }) {
+            return Ok(None);
+        }
+        let unseen = SharedFile::of_tensors("sweeper-unseen", inputs).map_err(of_system)?;
+        let request = json!({ "unseen": unseen.path() });
+        let answer = self.ask_apart(program, "library_use", request)?;
+        Ok(told_use(&answer))
+    }
+
     fn refuse_late_work(&mut self, program: Prepared) -> Result<(), DeviceError> {
         self.ask_about(program, "late_work", json!({})).map(drop)
     }
@@ -428,6 +442,21 @@ impl RunsPrograms for Python {
             peak_reserved_bytes: bytes("reserved"),
         })
     }
+}
+
+/// The longest name of a kernel, and the most of them, that an interpreter is believed to tell.
+const MOST_KERNEL_NAME: usize = 200;
+const MOST_KERNELS: usize = 3;
+
+/// The use of libraries that an interpreter has told, which may be that of a function that nobody
+/// trusts.
+pub(super) fn told_use(answer: &Value) -> Option<LibraryUse> {
+    let names = answer["kernels"].as_array()?.iter().take(MOST_KERNELS);
+    let short = |name: &Value| Some(name.as_str()?.chars().take(MOST_KERNEL_NAME).collect());
+    Some(LibraryUse {
+        share: answer["share"].as_f64()?.clamp(0.0, 1.0),
+        kernels: names.filter_map(short).collect(),
+    })
 }
 
 /// The interpreter that a request names.

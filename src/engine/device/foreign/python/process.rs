@@ -20,7 +20,7 @@ use sweeper_model::row::outcome::Status;
 const BOOTSTRAP: &str = include_str!("child/bootstrap.py");
 
 /// The modules, by name.
-const MODULES: [(&str, &str); 40] = [
+const MODULES: [(&str, &str); 41] = [
     ("main", include_str!("child/main.py")),
     ("frames", include_str!("child/frames.py")),
     ("faults", include_str!("child/faults.py")),
@@ -50,6 +50,7 @@ const MODULES: [(&str, &str); 40] = [
     ("rounding_jaxprs", include_str!("child/rounding_jaxprs.py")),
     ("spread", include_str!("child/spread.py")),
     ("unlisted", include_str!("child/unlisted.py")),
+    ("libraries", include_str!("child/libraries.py")),
     ("footprint", include_str!("child/footprint.py")),
     ("compiled", include_str!("child/compiled.py")),
     ("imports", include_str!("child/imports.py")),

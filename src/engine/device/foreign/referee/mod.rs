@@ -27,7 +27,7 @@ use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Dtype, Tensor, Tensors};
 
 use super::ForeignRunner;
-use super::python::Place;
+use super::python::{Place, told_use};
 use crate::device::cpu::identity as processors;
 use crate::device::outputs::{Outputs, Reading};
 use crate::device::{
@@ -36,7 +36,7 @@ use crate::device::{
 };
 use protocol::Reads;
 use sweeper_model::identity::CacheState;
-use sweeper_model::row::outcome::Status;
+use sweeper_model::row::outcome::{LibraryUse, Status};
 use sweeper_model::scratch::Scratch;
 
 /// How long an interpreter may take to start, and to import a library.
@@ -306,6 +306,21 @@ impl Held {
         Ok(turn)
     }
 
+    /// Asks which kernels of libraries a call launches.
+    fn library_use(
+        &mut self,
+        inputs: &Tensors,
+        limit: Duration,
+    ) -> Result<Option<LibraryUse>, DeviceError> {
+        if let Some(error) = &self.left_work {
+            return Err(error.clone());
+        }
+        self.calls.rouse();
+        let told = self.calls.watched(inputs, limit);
+        self.rest();
+        Ok(told_use(&told?))
+    }
+
     /// How many calls are made behind one gate.
     fn calls_together(&self) -> usize {
         match self.usual_ns > 0.0 {
@@ -385,6 +400,17 @@ impl RunsPrograms for Referee {
             is_ungated,
         });
         Ok(runs.collect())
+    }
+
+    fn library_use(
+        &mut self,
+        program: Prepared,
+        inputs: &Tensors,
+    ) -> Result<Option<LibraryUse>, DeviceError> {
+        match self.place {
+            Place::Cpu { .. } => Ok(None),
+            Place::Cuda { .. } => self.programs[program.0].library_use(inputs, self.limit),
+        }
     }
 
     fn rest(&mut self, program: Prepared) {

@@ -13,7 +13,7 @@ import threading
 
 import numpy
 
-from . import faults
+from . import faults, libraries
 from .main import Server
 from .program import Program
 from .state import Turn
@@ -179,7 +179,7 @@ class Refereed(Server):
             limit, _ = resource.getrlimit(resource.RLIMIT_AS)
             forbid_raising(resource.RLIMIT_AS, limit)
             self.page = Page(opened["shared"])
-        self.candidate = self.empty = None
+        self.candidate = self.empty = self.watching = None
 
     def start_clock(self, opened):
         """The clock is the referee's."""
@@ -228,6 +228,15 @@ class Refereed(Server):
             self.page.turn(program, number)
             number += 1
         return {}
+
+    def watch(self, request):
+        """Notes kernels from now on, until `watched`."""
+        self.watching = libraries.Watch(self.candidate.framework)
+        return {}
+
+    def watched(self, request):
+        """The kernels of libraries since then. The page launches one, too."""
+        return self.watching.end({self.page.entry})
 
 
 def forbid_raising(kind, limit):

@@ -31,6 +31,7 @@ class DevicePage(Page):
         self.base = driver.opened(told["handle"])
         self.bytes = self.sets * self.tensors["set_bytes"]
         text, entry = (held.encode() for held in told["kernel"])
+        self.entry = told["kernel"][1]
         module = driver.made(ctypes.c_void_p, driver.cuModuleLoadData, text)
         self.kernel = driver.made(ctypes.c_void_p, driver.cuModuleGetFunction, module, entry)
         self.cells = (ctypes.c_uint64 * 3)()

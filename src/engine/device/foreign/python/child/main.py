@@ -11,7 +11,8 @@ import sys
 import threading
 from time import perf_counter_ns
 
-from . import audit, caches, compiled, examine, faults, footprint, generate, handover, judge, sources, tensors, unlisted
+from . import audit, caches, compiled, examine, faults, footprint, generate, handover, judge, libraries, sources
+from . import tensors, unlisted
 from .arrays import FRAMEWORKS
 from .autotuned import WATCH
 from .frames import Frames
@@ -187,6 +188,17 @@ class Server:
         """Whether results change after the span."""
         audit.refuse_late_work(self.program(request), self.clock)
         return {}
+
+    def library_use(self, request):
+        """The kernels of libraries in a call on inputs that a function has not seen. This process is slower from then
+        on: nothing is timed in it any more."""
+        program = self.program(request)
+        framework = program.framework
+        program.use({name: framework.of(held) for name, held in tensors.read(request["unseen"]).items()})
+        program.restore()
+        watch = libraries.Watch(framework)
+        program.call()
+        return watch.end()
 
     def load(self, request):
         """Imports what a function or a reference needs, while a GPU for references gets ready."""

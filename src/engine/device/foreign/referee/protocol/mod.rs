@@ -210,6 +210,24 @@ impl Calls {
         turn
     }
 
+    /// Makes one call under a profiler in the candidate's process; what that says of its kernels.
+    ///
+    /// # Errors
+    /// Those of [`turn`](Self::turn), and of the profiler.
+    pub(super) fn watched(
+        &mut self,
+        inputs: &Tensors,
+        limit: Duration,
+    ) -> Result<Value, DeviceError> {
+        if self.is_calling {
+            self.leave(limit)?;
+        }
+        self.child.ask(&json!({ "do": "watch" }), limit)?;
+        self.turn(&[inputs], Reads::All, limit)?;
+        self.leave(limit)?;
+        Ok(self.child.ask(&json!({ "do": "watched" }), limit)?)
+    }
+
     /// Announces the next calls; a candidate that takes requests is told to wait for them.
     fn announce(&mut self) -> Result<(), Failure> {
         self.number += 1;
