@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sweeper_program::workload::TensorSpec;
@@ -21,7 +22,6 @@ pub mod process;
 pub mod sandbox;
 pub mod memory;
 pub mod busy;
-pub mod busy_time;
 pub mod nvtx;
 pub mod foreign;
 pub mod launcher;
@@ -412,6 +412,12 @@ pub trait Device: RunsPrograms {
     /// themselves.
     fn clocks(&mut self) -> Option<Clocks> {
         None
+    }
+
+    /// How long it has run programs so far, by the host's clock: the rest of a run's time it waits
+    /// for its host. Nothing where no time passes.
+    fn running(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Makes `inputs` resident and forgets the inputs of the problem before, with all its programs.

@@ -19,7 +19,6 @@ use super::block_inputs::BlockInputs;
 use super::foreign_oracle;
 use super::fresh;
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
-use crate::device::busy_time::BusyTimeDevice;
 use crate::device::cpu::{Cpu, identity};
 use crate::device::cuda::Cuda;
 use crate::device::foreign::command::Commands;
@@ -284,7 +283,7 @@ impl<W: Write> Bench<W> {
             let artifacts = &self.artifacts;
             reporter.fresh_starts = fresh::starts(&block, artifacts, &self.request, &mut reporter);
         }
-        let mut watched = BusyTimeDevice::new(self.device.as_mut());
+        let before = self.device.running();
         let artifacts = &self.artifacts;
         let answers = &self.answers;
         let measured = block::measure(
@@ -292,10 +291,10 @@ impl<W: Write> Bench<W> {
             block_inputs,
             artifacts,
             answers,
-            &mut watched,
+            self.device.as_mut(),
             &mut reporter,
         );
-        let running = watched.running();
+        let running = self.device.running() - before;
         let broken = reporter.broken.take();
         if let Some(ranges) = reporter.ranges {
             ranges.end();

@@ -6,6 +6,7 @@ pub mod referee;
 mod renumbered;
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Foreign, Runner, Target, Tensors};
@@ -44,6 +45,7 @@ pub struct WithRunners {
     runners: BTreeMap<Runner, Box<dyn ForeignRunner>>,
     /// Whose program each is, and its number there.
     programs: Vec<(Owner, Prepared)>,
+    running: Duration,
 }
 
 /// Who runs a program.
@@ -63,6 +65,7 @@ impl WithRunners {
             native,
             runners: runners.into_iter().collect(),
             programs: Vec::new(),
+            running: Duration::ZERO,
         }
     }
 
@@ -114,6 +117,10 @@ impl Device for WithRunners {
         self.native.clocks()
     }
 
+    fn running(&self) -> Duration {
+        self.running
+    }
+
     fn bind(&mut self, inputs: &Tensors) -> Result<(), DeviceError> {
         self.programs.clear();
         for runner in self.runners.values_mut() {
@@ -155,70 +162,65 @@ impl Device for WithRunners {
             driver,
             programs: &mut self.programs,
         };
-        self.native.drive(native, &mut renumbered)
+        let start = Instant::now();
+        let sample = self.native.drive(native, &mut renumbered);
+        self.running += start.elapsed();
+        sample
     }
 }
 
+/// Defines methods that only call a program's runner, with the number that the program has there.
+macro_rules! forward_to_runner {
+    ($place:ident, $this:ty {
+        $(fn $name:ident($($argument:ident: $type:ty),*) $(-> $value:ty)?;)*
+    }) => {
+        $(fn $name(self: $this, program: Prepared $(, $argument: $type)*) $(-> $value)? {
+            let (runner, program) = self.$place(program);
+            runner.$name(program $(, $argument)*)
+        })*
+    };
+}
+
 impl RunsPrograms for WithRunners {
-    fn further_preparation_ns(&self, program: Prepared) -> u64 {
-        let (runner, program) = self.place(program);
-        runner.further_preparation_ns(program)
-    }
+    forward_to_runner! { place, &Self {
+        fn further_preparation_ns() -> u64;
+        fn preparation() -> Option<Preparation>;
+        fn judged() -> Option<Checked>;
+        fn calls_together() -> usize;
+    }}
 
-    fn preparation(&self, program: Prepared) -> Option<Preparation> {
-        let (runner, program) = self.place(program);
-        runner.preparation(program)
-    }
-
-    fn launch_as_graph(&mut self, program: Prepared) {
-        let (runner, program) = self.place_mut(program);
-        runner.launch_as_graph(program);
-    }
-
-    fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.poison(program)
-    }
-
-    fn launch_floor_ns(&mut self, program: Prepared, iterations: u32) -> Option<f64> {
-        let (runner, program) = self.place_mut(program);
-        runner.launch_floor_ns(program, iterations)
-    }
+    forward_to_runner! { place_mut, &mut Self {
+        fn launch_as_graph();
+        fn poison() -> Result<(), DeviceError>;
+        fn launch_floor_ns(iterations: u32) -> Option<f64>;
+        fn results(specs: &[TensorSpec]) -> Result<Tensors, DeviceError>;
+        fn outputs(read: Reading<'_>) -> Result<Outputs, DeviceError>;
+        fn fingerprint() -> Result<Option<String>, DeviceError>;
+        fn damage() -> Result<Vec<Damage>, DeviceError>;
+        fn rewrite(given: &Tensors, keeps_results: bool) -> Result<bool, DeviceError>;
+        fn run_unseen(
+            inputs: &Tensors,
+            read: Reading<'_>
+        ) -> Result<Option<UnseenRun>, DeviceError>;
+        fn run_known(given: &Tensors) -> Result<f64, DeviceError>;
+        fn refuse_late_work() -> Result<(), DeviceError>;
+        fn rest();
+        fn start_anew() -> Result<bool, DeviceError>;
+        fn memory() -> Result<DeviceMemory, DeviceError>;
+    }}
 
     fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
         let (owner, _) = self.programs[program.0];
+        let start = Instant::now();
         let (runner, program) = self.place_mut(program);
-        let mut sample = runner.sample(program, iterations)?;
+        let sample = runner.sample(program, iterations);
+        self.running += start.elapsed();
+        let mut sample = sample?;
         // A function works on this device; a command, wherever it likes.
         if owner != Owner::Runner(Runner::Command) && owner != Owner::Native {
             sample.clocks = self.native.clocks();
         }
         Ok(sample)
-    }
-
-    fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.results(program, specs)
-    }
-
-    fn outputs(&mut self, program: Prepared, read: Reading<'_>) -> Result<Outputs, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.outputs(program, read)
-    }
-
-    fn fingerprint(&mut self, program: Prepared) -> Result<Option<String>, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.fingerprint(program)
-    }
-
-    fn judged(&self, program: Prepared) -> Option<Checked> {
-        let (runner, program) = self.place(program);
-        runner.judged(program)
-    }
-
-    fn damage(&mut self, program: Prepared) -> Result<Vec<Damage>, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.damage(program)
     }
 
     fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError> {
@@ -231,63 +233,16 @@ impl RunsPrograms for WithRunners {
         Ok(changed)
     }
 
-    fn rewrite(
-        &mut self,
-        program: Prepared,
-        given: &Tensors,
-        keeps_results: bool,
-    ) -> Result<bool, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.rewrite(program, given, keeps_results)
-    }
-
-    fn run_unseen(
-        &mut self,
-        program: Prepared,
-        inputs: &Tensors,
-        read: Reading<'_>,
-    ) -> Result<Option<UnseenRun>, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.run_unseen(program, inputs, read)
-    }
-
-    fn calls_together(&self, program: Prepared) -> usize {
-        let (runner, program) = self.place(program);
-        runner.calls_together(program)
-    }
-
     fn run_together(
         &mut self,
         program: Prepared,
         inputs: &[&Tensors],
         read: Reading<'_>,
     ) -> Result<Vec<UnseenRun>, DeviceError> {
+        let start = Instant::now();
         let (runner, program) = self.place_mut(program);
-        runner.run_together(program, inputs, read)
-    }
-
-    fn run_known(&mut self, program: Prepared, given: &Tensors) -> Result<f64, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.run_known(program, given)
-    }
-
-    fn refuse_late_work(&mut self, program: Prepared) -> Result<(), DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.refuse_late_work(program)
-    }
-
-    fn rest(&mut self, program: Prepared) {
-        let (runner, program) = self.place_mut(program);
-        runner.rest(program);
-    }
-
-    fn start_anew(&mut self, program: Prepared) -> Result<bool, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.start_anew(program)
-    }
-
-    fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.memory(program)
+        let runs = runner.run_together(program, inputs, read);
+        self.running += start.elapsed();
+        runs
     }
 }
