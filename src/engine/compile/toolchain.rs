@@ -1,17 +1,84 @@
 //! The compilers of a machine.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
-use sweeper_program::Language;
+use serde_json::Number;
+use sweeper_cache::Kind;
+use sweeper_program::{KernelSource, Language};
 
-use super::NEVER;
-use super::cc::Cc;
+use super::cc::{self, Cc};
 use super::digests::Digests;
-use super::nvrtc::Nvrtc;
+use super::nvrtc::{self, Nvrtc};
+use super::{Bounds, CompileError, NEVER};
+use crate::device::platform::platform;
 use sweeper_model::hardware::DeviceKind;
+
+/// A compiler that was found.
+pub trait Compiler {
+    /// A digest that changes whenever the compiler would.
+    fn identity(&self) -> &str;
+
+    /// Its name, version and identity, for run ids.
+    fn describe(&self) -> String;
+
+    /// Its version and where it is from, for people.
+    fn summary(&self) -> String;
+
+    /// The options of every kernel, in the order given.
+    fn options(&self) -> Vec<String>;
+
+    /// Compiles one kernel for an instruction set.
+    ///
+    /// # Errors
+    /// The compiler's complaints, a time-out, a stop, or the trouble that kept it from running.
+    fn compile(
+        &self,
+        source: &KernelSource,
+        arch: &str,
+        bounds: &Bounds<'_>,
+    ) -> Result<Made, CompileError>;
+}
+
+/// The output of a compiler.
+#[derive(Default)]
+pub struct Made {
+    /// A shared object or a cubin.
+    pub payload: Vec<u8>,
+    /// Symbols of what the source was asked for by name expressions.
+    pub symbols: BTreeMap<String, String>,
+    /// What the compiler reported.
+    pub log: String,
+    /// How long it took, in nanoseconds.
+    pub compile_ns: u64,
+}
+
+/// The properties of a language that count without its compiler.
+pub struct LanguageFacts {
+    /// The word of kernel keys.
+    pub word: &'static str,
+    /// The name of its compiler.
+    pub compiler: &'static str,
+    /// The word of the doctor's line about that.
+    pub subject: &'static str,
+    /// How every kernel is compiled, as kernel keys have it.
+    pub options: &'static [&'static str],
+    /// The kind of its artifacts in the cache.
+    pub artifact: Kind,
+    /// A kernel's use of a processor, as far as the compiler's report has it.
+    pub resources: fn(&Made) -> BTreeMap<String, Number>,
+}
+
+/// The properties of a language.
+pub fn facts(language: Language) -> &'static LanguageFacts {
+    match language {
+        Language::C => &cc::FACTS,
+        Language::Cuda => &nvrtc::FACTS,
+    }
+}
 
 /// The compilers that this machine has. Each is looked for when it is first asked for: that runs
 /// programs, or reads a hundred megabytes.
@@ -98,7 +165,7 @@ impl Toolchain {
     /// Begins to look for the compiler that a kind of device needs, if it needs one, while the
     /// caller does something else.
     pub fn look_ahead(&self, kind: DeviceKind) -> Ahead {
-        if kind == DeviceKind::Null {
+        if !kind.facts().computes {
             return Ahead { thread: None };
         }
         let toolchain = self.clone();
@@ -140,32 +207,26 @@ impl Toolchain {
     /// One line that identifies everything that counts for a kind of device, for run ids; equal
     /// lines, equal compilers.
     pub fn identity(&self, kind: DeviceKind) -> String {
-        self.describe(match kind {
-            DeviceKind::Cpu | DeviceKind::Null => Language::C,
-            DeviceKind::Cuda => Language::Cuda,
-        })
+        self.describe(platform(kind).language)
     }
 
     /// The compiler of a language, for people and run ids.
     pub(super) fn describe(&self, language: Language) -> String {
-        match language {
-            Language::C => match self.cc() {
-                Ok(cc) => format!("cc {} ({}, {})", cc.version, cc.machine, &cc.identity[..12]),
-                Err(_) => "no cc".to_owned(),
-            },
-            Language::Cuda => match self.nvrtc() {
-                Ok(nvrtc) => format!("nvrtc {} ({})", nvrtc.build, &nvrtc.identity[..12]),
-                Err(_) => "no nvrtc".to_owned(),
-            },
+        match self.compiler(language) {
+            Ok(compiler) => compiler.describe(),
+            Err(_) => format!("no {}", facts(language).compiler),
         }
     }
 
-    /// The identity of a language's compiler, or why there is none.
-    pub(super) fn compiler(&self, language: Language) -> Result<&str, &str> {
-        match language {
-            Language::C => self.cc().map(|cc| cc.identity.as_str()),
-            Language::Cuda => self.nvrtc().map(|nvrtc| nvrtc.identity.as_str()),
-        }
+    /// The compiler of a language.
+    ///
+    /// # Errors
+    /// Why there is none, and the package to install.
+    pub fn compiler(&self, language: Language) -> Result<&dyn Compiler, &str> {
+        Ok(match language {
+            Language::C => self.cc()?,
+            Language::Cuda => self.nvrtc()?,
+        })
     }
 }
 

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Buffer, Foreign, Kernel, Program, Target, Tensors};
 
+pub mod platform;
 pub mod null;
 pub mod cpu;
 pub mod cuda;

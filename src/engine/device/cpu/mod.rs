@@ -21,6 +21,7 @@ use sweeper_model::identity::CacheState;
 pub mod arena;
 pub mod flush;
 pub mod identity;
+mod platform;
 pub mod calls;
 pub mod library;
 pub mod run;
@@ -34,6 +35,8 @@ use float_modes::{FloatModes, PoolModes};
 use flush::Flush;
 use launcher::OnThreads;
 use library::{Entry, Libraries};
+pub use platform::PLATFORM;
+pub(super) use platform::probe_size;
 use waits::Waits;
 
 /// The CPU device.

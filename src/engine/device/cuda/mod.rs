@@ -28,6 +28,7 @@ use sweeper_model::identity::CacheState;
 
 pub mod driver;
 pub mod identity;
+mod platform;
 pub mod compiler;
 pub mod context;
 pub mod memory;
@@ -59,6 +60,7 @@ use launcher::InStream;
 use memory::{Allocation, Pool};
 use module::Modules;
 use nvml::Monitor;
+pub use platform::PLATFORM;
 use run::{Runner, Spans};
 use sums::Adder;
 use timing::Timer;
