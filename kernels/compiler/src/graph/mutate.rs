@@ -37,7 +37,13 @@ fn of_node(graph: &Graph, id: NodeId) -> Vec<Fault> {
     match &node.op {
         Op::Constant(value) => of_constant(*value),
         Op::Unary(function) => {
-            let mut faults = vec![Fault::Unary(function.entry().mistaken_for)];
+            let mut faults = match function {
+                Unary::Tanh => vec![Fault::Unary(Unary::Erf)],
+                Unary::Erf => vec![Fault::Unary(Unary::Tanh)],
+                Unary::Rsqrt => vec![Fault::Unary(Unary::Reciprocal)],
+                Unary::Neg => vec![Fault::Unary(Unary::Abs)],
+                _ => vec![Fault::Unary(Unary::Neg)],
+            };
             if *function == Unary::Rsqrt && added_constant(graph, node).is_some() {
                 faults.push(Fault::OutsideTheRoot);
             }

@@ -32,8 +32,6 @@ pub(crate) struct UnaryEntry {
     pub(crate) cost: u64,
     /// Computing it again takes longer than loading its result.
     pub(crate) is_expensive: bool,
-    /// The function that a person might take for it.
-    pub(crate) mistaken_for: Unary,
 }
 
 /// The nodes from which a gradient is made.
@@ -76,7 +74,6 @@ const FUNCTION: UnaryEntry = UnaryEntry {
     text: UnaryText::Operator(""),
     cost: FUNCTION_COST,
     is_expensive: true,
-    mistaken_for: Unary::Neg,
 };
 
 /// A function that is as cheap as loading its result.
@@ -151,8 +148,7 @@ primitives! {
         rounding: rounded(0.0),
         gradient: |graph, step| graph.unary(Unary::Neg, step.g),
         text: UnaryText::Operator("-"),
-        cost: 1,
-        mistaken_for: Unary::Abs; CHEAP
+        cost: 1; CHEAP
     }
     /// `|x|`
     Abs "abs" {
@@ -202,8 +198,7 @@ primitives! {
             let slope = graph.scale(cube, -0.5);
             chained(graph, g, slope)
         },
-        text: functions("rsqrt", "rsqrt_fast"),
-        mistaken_for: Unary::Reciprocal; CHEAP
+        text: functions("rsqrt", "rsqrt_fast"); CHEAP
     }
     /// `1 / x`
     Reciprocal "reciprocal" {
@@ -225,8 +220,7 @@ primitives! {
             let slope = graph.one_minus(square);
             chained(graph, g, slope)
         },
-        text: functions("tanh", "tanhf"),
-        mistaken_for: Unary::Erf; FUNCTION
+        text: functions("tanh", "tanhf"); FUNCTION
     }
     /// The error function, `2 / sqrt(pi)` times the integral of `e^(-t^2)` from 0 to `x`.
     Erf "erf" {
@@ -239,8 +233,7 @@ primitives! {
             let slope = graph.scale(bell, FRAC_2_SQRT_PI);
             chained(graph, g, slope)
         },
-        text: functions("erf", "erff"),
-        mistaken_for: Unary::Tanh; FUNCTION
+        text: functions("erf", "erff"); FUNCTION
     }
     /// `1 / (1 + e^-x)`
     Sigmoid "sigmoid" {
