@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Buffer, Foreign, Kernel, Program, Target, Tensors};
+use sweeper_program::{Buffer, Foreign, Kernel, Program, Runner, Target, Tensors};
 
 pub mod platform;
 pub mod null;
@@ -112,9 +112,10 @@ pub struct Job<'a> {
     pub script: Option<Script>,
 }
 
-/// A program that was prepared, by number.
+/// A program that was prepared: its number among those of the runner that has it, or of the device
+/// itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Prepared(pub usize);
+pub struct Prepared(pub usize, pub Option<Runner>);
 
 /// A sample may wait for a processor for this part of its time.
 const MOST_WAITED: f64 = 0.01;

@@ -102,7 +102,7 @@ impl Device for Null {
             script,
             samples: 0,
         });
-        Ok(Prepared(self.programs.len() - 1))
+        Ok(Prepared(self.programs.len() - 1, None))
     }
 
     fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {

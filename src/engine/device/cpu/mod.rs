@@ -306,7 +306,7 @@ impl Device for Cpu {
             layout,
             earlier_loads_ns,
         });
-        Ok(Prepared(self.programs.len() - 1))
+        Ok(Prepared(self.programs.len() - 1, None))
     }
 
     fn drive(

@@ -383,7 +383,7 @@ impl Device for Cuda {
             further_preparation_ns: earlier_ns,
             open_ns,
         });
-        Ok(Prepared(self.programs.len() - 1))
+        Ok(Prepared(self.programs.len() - 1, None))
     }
 
     fn drive(

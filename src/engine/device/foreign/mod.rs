@@ -3,7 +3,6 @@
 pub mod command;
 pub mod python;
 pub mod referee;
-mod renumbered;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,15 +15,14 @@ use sweeper_model::row::outcome::Checked;
 
 use super::launcher::LoopDriver;
 use super::layout::Damage;
-use renumbered::Renumbered;
-
 use super::outputs::{Outputs, Reading};
 use super::{
     Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, RunsPrograms,
     Sample, UnseenRun, no_loop,
 };
 
-/// Runs foreign kernels. Programs are numbered by each runner from 0 on for each problem.
+/// Runs foreign kernels. Programs are numbered by each runner from 0 on for each problem, and have
+/// its name.
 pub trait ForeignRunner: RunsPrograms {
     /// Forgets all programs, and the problem that they are of.
     fn forget(&mut self);
@@ -43,16 +41,7 @@ pub trait ForeignRunner: RunsPrograms {
 pub struct WithRunners {
     native: Box<dyn Device>,
     runners: BTreeMap<Runner, Box<dyn ForeignRunner>>,
-    /// Whose program each is, and its number there.
-    programs: Vec<(Owner, Prepared)>,
     running: Duration,
-}
-
-/// Who runs a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
-    Native,
-    Runner(Runner),
 }
 
 impl WithRunners {
@@ -64,32 +53,24 @@ impl WithRunners {
         WithRunners {
             native,
             runners: runners.into_iter().collect(),
-            programs: Vec::new(),
             running: Duration::ZERO,
         }
     }
 
-    fn add(&mut self, owner: Owner, program: Prepared) -> Prepared {
-        self.programs.push((owner, program));
-        Prepared(self.programs.len() - 1)
-    }
-
-    /// Who runs a program, and its number there.
-    fn place(&self, program: Prepared) -> (&dyn RunsPrograms, Prepared) {
-        let (owner, program) = self.programs[program.0];
-        match owner {
-            Owner::Native => (&*self.native, program),
-            Owner::Runner(runner) => (&*self.runners[&runner], program),
+    /// Who runs a program.
+    fn place(&self, program: Prepared) -> &dyn RunsPrograms {
+        match program.1 {
+            None => &*self.native,
+            Some(runner) => &*self.runners[&runner],
         }
     }
 
     /// As [`place`](Self::place), to change it.
-    fn place_mut(&mut self, program: Prepared) -> (&mut dyn RunsPrograms, Prepared) {
-        let (owner, program) = self.programs[program.0];
-        match owner {
-            Owner::Native => (&mut *self.native, program),
-            Owner::Runner(runner) => match self.runners.get_mut(&runner) {
-                Some(runner) => (&mut **runner, program),
+    fn place_mut(&mut self, program: Prepared) -> &mut dyn RunsPrograms {
+        match program.1 {
+            None => &mut *self.native,
+            Some(runner) => match self.runners.get_mut(&runner) {
+                Some(runner) => &mut **runner,
                 None => unreachable!("programs of {runner:?} were made by it"),
             },
         }
@@ -122,7 +103,6 @@ impl Device for WithRunners {
     }
 
     fn bind(&mut self, inputs: &Tensors) -> Result<(), DeviceError> {
-        self.programs.clear();
         for runner in self.runners.values_mut() {
             runner.forget();
         }
@@ -130,8 +110,7 @@ impl Device for WithRunners {
     }
 
     fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError> {
-        let program = self.native.prepare(job)?;
-        Ok(self.add(Owner::Native, program))
+        self.native.prepare(job)
     }
 
     fn load_foreign(&mut self, foreign: &Foreign) {
@@ -141,13 +120,11 @@ impl Device for WithRunners {
     }
 
     fn prepare_apart(&mut self, job: Job<'_>, inputs: &Tensors) -> Result<Prepared, DeviceError> {
-        let name = job.program.runner();
-        let held = name.and_then(|name| Some((name, self.runners.get_mut(&name)?)));
-        let Some((name, runner)) = held else {
-            return self.native.prepare_apart(job, inputs);
-        };
-        let prepared = runner.prepare(job, inputs)?;
-        Ok(self.add(Owner::Runner(name), prepared))
+        let runner = job.program.runner();
+        match runner.and_then(|runner| self.runners.get_mut(&runner)) {
+            Some(runner) => runner.prepare(job, inputs),
+            None => self.native.prepare_apart(job, inputs),
+        }
     }
 
     fn drive(
@@ -155,28 +132,23 @@ impl Device for WithRunners {
         program: Prepared,
         driver: &mut dyn LoopDriver,
     ) -> Result<Sample, DeviceError> {
-        let (Owner::Native, native) = self.programs[program.0] else {
+        if program.1.is_some() {
             return Err(no_loop());
-        };
-        let mut renumbered = Renumbered {
-            driver,
-            programs: &mut self.programs,
-        };
+        }
         let start = Instant::now();
-        let sample = self.native.drive(native, &mut renumbered);
+        let sample = self.native.drive(program, driver);
         self.running += start.elapsed();
         sample
     }
 }
 
-/// Defines methods that only call a program's runner, with the number that the program has there.
+/// Defines methods that only call who runs a program.
 macro_rules! forward_to_runner {
     ($place:ident, $this:ty {
         $(fn $name:ident($($argument:ident: $type:ty),*) $(-> $value:ty)?;)*
     }) => {
         $(fn $name(self: $this, program: Prepared $(, $argument: $type)*) $(-> $value)? {
-            let (runner, program) = self.$place(program);
-            runner.$name(program $(, $argument)*)
+            self.$place(program).$name(program $(, $argument)*)
         })*
     };
 }
@@ -210,14 +182,12 @@ impl RunsPrograms for WithRunners {
     }}
 
     fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
-        let (owner, _) = self.programs[program.0];
         let start = Instant::now();
-        let (runner, program) = self.place_mut(program);
-        let sample = runner.sample(program, iterations);
+        let sample = self.place_mut(program).sample(program, iterations);
         self.running += start.elapsed();
         let mut sample = sample?;
         // A function works on this device; a command, wherever it likes.
-        if owner != Owner::Runner(Runner::Command) && owner != Owner::Native {
+        if !matches!(program.1, None | Some(Runner::Command)) {
             sample.clocks = self.native.clocks();
         }
         Ok(sample)
@@ -240,8 +210,7 @@ impl RunsPrograms for WithRunners {
         read: Reading<'_>,
     ) -> Result<Vec<UnseenRun>, DeviceError> {
         let start = Instant::now();
-        let (runner, program) = self.place_mut(program);
-        let runs = runner.run_together(program, inputs, read);
+        let runs = self.place_mut(program).run_together(program, inputs, read);
         self.running += start.elapsed();
         runs
     }
