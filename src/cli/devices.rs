@@ -202,23 +202,23 @@ fn describe_ceilings(device: &DeviceIdentity, ceilings: &Ceilings) -> String {
     )
 }
 
+/// One line of the doctor's report: its subject, and what is there or what is wrong.
+type Finding = (&'static str, Result<String, String>);
+
 /// Findings about GPUs, their compilers and their libraries. A machine without a GPU lacks nothing.
 fn gpu_findings(toolchain: &Toolchain) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = Vec::new();
     for gpus in platform::gpus() {
         let subject = gpus.kind.name();
-        let found = match (gpus.discover)() {
-            Ok(found) => found,
-            Err(reason) => {
-                findings.push(Finding::new(subject, Ok(format!("none: {reason}"))));
-                continue;
+        match (gpus.discover)() {
+            Ok(found) => {
+                let each = found.iter().map(|gpu| (gpus.describe)(gpu, 0));
+                findings.extend(each.map(|text| (subject, Ok(text))));
+                findings.push(compiler_finding(toolchain, gpus.language));
+                findings.extend((gpus.libraries)());
             }
-        };
-        let each = found.iter().map(|gpu| (gpus.describe)(gpu, 0));
-        findings.extend(each.map(|text| Finding::new(subject, Ok(text))));
-        findings.push(compiler_finding(toolchain, gpus.language));
-        let libraries = (gpus.libraries)().into_iter();
-        findings.extend(libraries.map(|(word, found)| Finding::new(word, found)));
+            Err(reason) => findings.push((subject, Ok(format!("none: {reason}")))),
+        }
     }
     findings
 }
@@ -226,27 +226,7 @@ fn gpu_findings(toolchain: &Toolchain) -> Vec<Finding> {
 /// What there is of a language's compiler.
 fn compiler_finding(toolchain: &Toolchain, language: Language) -> Finding {
     let found = toolchain.compiler(language).map(Compiler::summary);
-    Finding::new(facts(language).subject, found.map_err(str::to_owned))
-}
-
-/// One line of the doctor's report.
-struct Finding {
-    subject: &'static str,
-    fine: bool,
-    text: String,
-}
-
-impl Finding {
-    /// A text, or what is wrong.
-    fn new(subject: &'static str, found: Result<String, String>) -> Self {
-        let fine = found.is_ok();
-        let text = found.unwrap_or_else(|reason| reason);
-        Finding {
-            subject,
-            fine,
-            text,
-        }
-    }
+    (facts(language).subject, found.map_err(str::to_owned))
 }
 
 /// Shows the devices and tools that work here.
@@ -255,81 +235,57 @@ pub fn doctor(args: &DoctorArgs, screen: &Screen) -> Exit {
         return aa::aa(&args.aa, screen);
     }
     let findings = findings();
-    if screen.json {
-        let all: Vec<_> = findings
-            .iter()
-            .map(|finding| json!({ "subject": finding.subject, "fine": finding.fine, "text": finding.text }))
-            .collect();
-        screen.json(&all);
-    } else {
-        for finding in &findings {
-            let mark = if finding.fine {
-                screen.paint("32", "ok  ")
-            } else {
-                screen.paint("33;1", "look")
-            };
-            screen.line(&format!("{mark} {:10} {}", finding.subject, finding.text));
+    let mut all = Vec::new();
+    for (subject, found) in &findings {
+        let (mark, text) = match found {
+            Ok(text) => (screen.paint("32", "ok  "), text),
+            Err(text) => (screen.paint("33;1", "look"), text),
+        };
+        match screen.json {
+            true => all.push(json!({ "subject": subject, "fine": found.is_ok(), "text": text })),
+            false => screen.line(&format!("{mark} {subject:10} {text}")),
         }
     }
-    if findings.iter().all(|finding| finding.fine) {
-        Exit::Fine
-    } else {
-        Exit::Failures
+    if screen.json {
+        screen.json(&all);
+    }
+    match findings.iter().all(|(_, found)| found.is_ok()) {
+        true => Exit::Fine,
+        false => Exit::Failures,
     }
 }
 
 fn findings() -> Vec<Finding> {
-    let finding = |subject, fine, text| Finding {
-        subject,
-        fine,
-        text,
-    };
     let (processors, source) = place::processors();
     let (dir, why) = place::cache_dir(None);
     let toolchain = place::toolchain(dir.exists().then_some(dir.as_path()));
-    let compiler = compiler_finding(&toolchain, Language::C);
     let config = sweeper_cache::CacheConfig::new(&dir, (DEFAULT_CACHE_GB * GB) as u64);
     let cache = match sweeper_cache::Cache::open(config) {
         Ok(cache) => match cache.warning() {
-            None => finding("cache", true, format!("{} ({why})", dir.display())),
-            Some(warning) => finding("cache", false, warning.to_string()),
+            None => Ok(format!("{} ({why})", dir.display())),
+            Some(warning) => Err(warning.to_string()),
         },
-        Err(error) => finding("cache", false, error.to_string()),
+        Err(error) => Err(error.to_string()),
     };
-    let results = PathBuf::from("results");
-    let network = sweeper_cache::is_network(&results);
+    let results = match sweeper_cache::is_network(&PathBuf::from("results")) {
+        true => "on a network file system; the journal is synced every 200 ms",
+        false => "on a local file system",
+    };
+    let available = quantity::bytes(sweeper_engine::device::memory::available_bytes());
     let resolution = identity::clock_resolution_ns();
-    let mut findings = vec![
-        finding("processor", true, identity::host().name),
-        finding("threads", true, format!("{processors} ({source})")),
-        finding(
-            "memory",
-            true,
-            format!(
-                "{} available",
-                quantity::bytes(sweeper_engine::device::memory::available_bytes())
-            ),
-        ),
-        finding(
-            "clock",
-            resolution < 1000.0,
-            format!("resolution {}", quantity::time_ns(resolution)),
-        ),
-        compiler,
-        cache,
-        finding(
-            "results",
-            true,
-            if network {
-                "on a network file system; the journal is synced every 200 ms"
-            } else {
-                "on a local file system"
-            }
-            .to_owned(),
-        ),
-    ];
+    let fine_if = |is_fine, text| if is_fine { Ok(text) } else { Err(text) };
+    let clock = format!("resolution {}", quantity::time_ns(resolution));
     let grants = Grants::of_this_machine();
-    findings.push(finding("sandbox", grants.is_whole(), grants.describe()));
+    let mut findings = vec![
+        ("processor", Ok(identity::host().name)),
+        ("threads", Ok(format!("{processors} ({source})"))),
+        ("memory", Ok(format!("{available} available"))),
+        ("clock", fine_if(resolution < 1000.0, clock)),
+        compiler_finding(&toolchain, Language::C),
+        ("cache", cache),
+        ("results", Ok(results.to_owned())),
+        ("sandbox", fine_if(grants.is_whole(), grants.describe())),
+    ];
     findings.extend(gpu_findings(&toolchain));
     findings
 }

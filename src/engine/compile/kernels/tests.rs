@@ -112,12 +112,8 @@ fn a_key_is_that_of_this_machine() {
         let text = |key: Key| format!("{key:?}");
         let compiler = &toolchain.cc().unwrap().identity;
         let one = source("int f(void) { return N; }");
-        let meant = key(
-            &one,
-            &kernels.device.details["isa"],
-            facts(Language::C).options,
-            compiler,
-        );
+        let options = facts(Language::C).options;
+        let meant = key(&one, &kernels.device.details["isa"], options, compiler);
         assert_eq!(text(kernels.key(&one)), text(meant));
         let mut device = kernels.device.clone();
         let isa = "another instruction set".to_owned();
@@ -126,19 +122,15 @@ fn a_key_is_that_of_this_machine() {
             device: &device,
             ..*kernels
         };
-        let meant = key(&one, &isa, facts(Language::C).options, compiler);
+        let meant = key(&one, &isa, options, compiler);
         assert_eq!(text(elsewhere.key(&one)), text(meant));
         let cuda = KernelSource {
             language: Language::Cuda,
             ..one
         };
         let compiler = toolchain.nvrtc().map(|nvrtc| nvrtc.identity.as_str());
-        let meant = key(
-            &cuda,
-            &isa,
-            facts(Language::Cuda).options,
-            compiler.unwrap_or_default(),
-        );
+        let options = facts(Language::Cuda).options;
+        let meant = key(&cuda, &isa, options, compiler.unwrap_or_default());
         assert_eq!(text(elsewhere.key(&cuda)), text(meant));
     });
 }
