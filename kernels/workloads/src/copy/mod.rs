@@ -81,14 +81,23 @@ impl Workload for Copy {
         match INFO.resolve(parameters)?.get("elements") {
             Some(&Value::Int(elements)) => Ok(Box::new(CopyProblem {
                 elements: elements as usize,
+                programs: "",
+                program: copying,
             })),
             _ => unreachable!("resolved parameters hold `elements` as an integer"),
         }
     }
 }
 
-struct CopyProblem {
-    elements: usize,
+/// A vector that is to be copied, by programs of whatever kind.
+#[derive(Clone, Copy)]
+pub(crate) struct CopyProblem {
+    /// Length of the vector.
+    pub(crate) elements: usize,
+    /// What tells programs apart that several problems have.
+    pub(crate) programs: &'static str,
+    /// The program of a backend for a target.
+    pub(crate) program: fn(CopyProblem, &str, &Target) -> Result<Program, Refusal>,
 }
 
 /// Elements that one block of the C kernel copies: 1 MiB, half of a common second-level cache.
@@ -192,7 +201,7 @@ impl Problem for CopyProblem {
 
     fn reduced(&self, _phase: Phase, operations: f64, _threads: usize) -> Option<Box<dyn Problem>> {
         let elements = ((10.0 * operations) as usize).min(self.elements);
-        (elements > 0).then(|| Box::new(CopyProblem { elements }) as Box<dyn Problem>)
+        (elements > 0).then(|| Box::new(CopyProblem { elements, ..*self }) as Box<dyn Problem>)
     }
 
     fn check(
@@ -226,33 +235,40 @@ impl Problem for CopyProblem {
         _canonical: &CanonicalShape,
         target: &Target,
     ) -> Result<Program, Refusal> {
-        if backend == "builtin" && *target != Target::Cpu {
-            let reason = "`builtin` runs on a CPU only".to_owned();
-            return Err(Refusal::Unavailable(reason));
-        }
-        let (kernel, geometry) = copy_kernel(backend, self.elements, target);
-        let mut program = Program::default();
-        let x = program.buffer("x", Dtype::F32, self.elements, Role::Input, Binding::Given);
-        let out = program.buffer(
-            "out",
-            Dtype::F32,
-            self.elements,
-            Role::Output,
-            Binding::Result,
-        );
-        let kernel = program.kernel(kernel);
-        let args = vec![
-            Arg::Read(program.all(x)),
-            Arg::Write(program.all(out)),
-            Arg::Int(Index::from(self.elements)),
-        ];
-        program.steps.push(Step::Launch {
-            kernel,
-            geometry,
-            args,
-        });
-        Ok(program)
+        (self.program)(*self, backend, target)
     }
+}
+
+fn copying(
+    CopyProblem { elements, .. }: CopyProblem,
+    backend: &str,
+    target: &Target,
+) -> Result<Program, Refusal> {
+    if backend == "builtin" && *target != Target::Cpu {
+        let reason = "`builtin` runs on a CPU only".to_owned();
+        return Err(Refusal::Unavailable(reason));
+    }
+    let (kernel, geometry) = copy_kernel(backend, elements, target);
+    Ok(program_of(kernel, geometry, elements))
+}
+
+/// The program that launches a kernel which copies so many elements.
+pub(crate) fn program_of(kernel: Kernel, geometry: Geometry, elements: usize) -> Program {
+    let mut program = Program::default();
+    let x = program.buffer("x", Dtype::F32, elements, Role::Input, Binding::Given);
+    let out = program.buffer("out", Dtype::F32, elements, Role::Output, Binding::Result);
+    let kernel = program.kernel(kernel);
+    let args = vec![
+        Arg::Read(program.all(x)),
+        Arg::Write(program.all(out)),
+        Arg::Int(Index::from(elements)),
+    ];
+    program.steps.push(Step::Launch {
+        kernel,
+        geometry,
+        args,
+    });
+    program
 }
 
 fn copy_f32(call: &mut Call<'_>) {
@@ -289,7 +305,8 @@ mod tests {
 
     #[test]
     fn programs_move_the_compulsory_bytes() {
-        let problem = CopyProblem { elements: 1000 };
+        let parameters = [("elements", 1000)].into_iter().collect();
+        let problem = Copy.problem(&parameters, Dtype::F32).unwrap();
         for backend in ["builtin", "compiled"] {
             let shape = CanonicalShape::default();
             let program = problem
