@@ -312,6 +312,10 @@ pub const FACTS: LanguageFacts = LanguageFacts {
     artifact: Kind::SharedObject,
     // The logs of C compilers have none.
     resources: |_| BTreeMap::new(),
+    find: |search| {
+        let named = search.named_cc.as_deref().map(Path::as_os_str);
+        Ok(Box::new(Cc::find(named, &search.digests, search.stop)?))
+    },
 };
 
 impl Compiler for Cc {

@@ -256,6 +256,7 @@ pub const FACTS: LanguageFacts = LanguageFacts {
     options: OPTIONS,
     artifact: Kind::Cubin,
     resources: |made| resources(&made.log, &made.symbols),
+    find: |search| Ok(Box::new(Nvrtc::find(&search.digests)?)),
 };
 
 impl toolchain::Compiler for Nvrtc {

@@ -1,6 +1,7 @@
 //! The compilers of a machine.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -10,15 +11,15 @@ use serde_json::Number;
 use sweeper_cache::Kind;
 use sweeper_program::{KernelSource, Language};
 
-use super::cc::{self, Cc};
+use super::cc;
 use super::digests::Digests;
-use super::nvrtc::{self, Nvrtc};
+use super::nvrtc;
 use super::{Bounds, CompileError, NEVER};
 use crate::device::platform::platform;
 use sweeper_model::hardware::DeviceKind;
 
 /// A compiler that was found.
-pub trait Compiler {
+pub trait Compiler: Debug + Send + Sync {
     /// A digest that changes whenever the compiler would.
     fn identity(&self) -> &str;
 
@@ -56,7 +57,7 @@ pub struct Made {
     pub compile_ns: u64,
 }
 
-/// The properties of a language that count without its compiler.
+/// A language of kernels: its properties that count without a compiler, and how to find one.
 pub struct LanguageFacts {
     /// The word of kernel keys.
     pub word: &'static str,
@@ -70,7 +71,12 @@ pub struct LanguageFacts {
     pub artifact: Kind,
     /// A kernel's use of a processor, as far as the compiler's report has it.
     pub resources: fn(&Made) -> BTreeMap<String, Number>,
+    /// Looks for the compiler, or says why there is none, and the package to install.
+    pub find: fn(&Search) -> Result<Box<dyn Compiler>, String>,
 }
+
+/// All languages.
+const LANGUAGES: [Language; 2] = [Language::C, Language::Cuda];
 
 /// The properties of a language.
 pub fn facts(language: Language) -> &'static LanguageFacts {
@@ -78,6 +84,17 @@ pub fn facts(language: Language) -> &'static LanguageFacts {
         Language::C => &cc::FACTS,
         Language::Cuda => &nvrtc::FACTS,
     }
+}
+
+/// How compilers are looked for.
+#[derive(Debug)]
+pub struct Search {
+    /// The C compiler to use instead of the usual ones.
+    pub named_cc: Option<PathBuf>,
+    /// Digests of compilers that were looked at before.
+    pub digests: Digests,
+    /// Ends a search.
+    pub stop: &'static AtomicBool,
 }
 
 /// The compilers that this machine has. Each is looked for when it is first asked for: that runs
@@ -90,25 +107,9 @@ pub struct Toolchain {
 /// Compilers, or why there are none, as far as anybody asked.
 #[derive(Debug)]
 struct Found {
-    /// The C compiler to use instead of the usual ones.
-    named_cc: Option<PathBuf>,
-    cc: OnceLock<Result<Cc, String>>,
-    nvrtc: OnceLock<Result<Nvrtc, String>>,
-    digests: Digests,
-    /// Ends a search.
-    stop: &'static AtomicBool,
-}
-
-impl Default for Found {
-    fn default() -> Self {
-        Found {
-            named_cc: None,
-            cc: OnceLock::new(),
-            nvrtc: OnceLock::new(),
-            digests: Digests::default(),
-            stop: &NEVER,
-        }
-    }
+    search: Search,
+    /// In the order of [`LANGUAGES`].
+    compilers: [OnceLock<Result<Box<dyn Compiler>, String>>; LANGUAGES.len()],
 }
 
 /// A search that was begun ahead. It ends before the owner of this value does: a process that ended
@@ -141,24 +142,31 @@ impl Toolchain {
         cache: Option<&Path>,
         stop: &'static AtomicBool,
     ) -> Self {
-        Toolchain {
-            found: Arc::new(Found {
-                named_cc: cc,
-                digests: Digests::remembered_in(cache),
-                stop,
-                ..Found::default()
-            }),
-        }
+        let search = Search {
+            named_cc: cc,
+            digests: Digests::remembered_in(cache),
+            stop,
+        };
+        Toolchain::with(search, [const { OnceLock::new() }; LANGUAGES.len()])
     }
 
     /// No compilers, for this reason.
     pub fn none(reason: &str) -> Self {
+        let search = Search {
+            named_cc: None,
+            digests: Digests::default(),
+            stop: &NEVER,
+        };
+        let none = |_| OnceLock::from(Err(reason.to_owned()));
+        Toolchain::with(search, LANGUAGES.map(none))
+    }
+
+    fn with(
+        search: Search,
+        compilers: [OnceLock<Result<Box<dyn Compiler>, String>>; LANGUAGES.len()],
+    ) -> Self {
         Toolchain {
-            found: Arc::new(Found {
-                cc: OnceLock::from(Err(reason.to_owned())),
-                nvrtc: OnceLock::from(Err(reason.to_owned())),
-                ..Found::default()
-            }),
+            found: Arc::new(Found { search, compilers }),
         }
     }
 
@@ -175,33 +183,6 @@ impl Toolchain {
             // Without a thread, it is found when it is asked for.
             thread: thread.spawn(look).ok(),
         }
-    }
-
-    /// The C compiler.
-    ///
-    /// # Errors
-    /// Why there is none, and the package to install.
-    pub fn cc(&self) -> Result<&Cc, &str> {
-        let Found {
-            named_cc,
-            cc,
-            digests,
-            stop,
-            ..
-        } = &*self.found;
-        let named = named_cc.as_deref().map(Path::as_os_str);
-        let found = cc.get_or_init(|| Cc::find(named, digests, stop));
-        found.as_ref().map_err(String::as_str)
-    }
-
-    /// NVRTC.
-    ///
-    /// # Errors
-    /// Why there is none, and the package to install.
-    pub fn nvrtc(&self) -> Result<&Nvrtc, &str> {
-        let Found { nvrtc, digests, .. } = &*self.found;
-        let found = nvrtc.get_or_init(|| Nvrtc::find(digests));
-        found.as_ref().map_err(String::as_str)
     }
 
     /// One line that identifies everything that counts for a kind of device, for run ids; equal
@@ -223,10 +204,13 @@ impl Toolchain {
     /// # Errors
     /// Why there is none, and the package to install.
     pub fn compiler(&self, language: Language) -> Result<&dyn Compiler, &str> {
-        Ok(match language {
-            Language::C => self.cc()?,
-            Language::Cuda => self.nvrtc()?,
-        })
+        let all = LANGUAGES.iter().zip(&self.found.compilers);
+        let mut those = all.filter(|(held, _)| **held == language);
+        let Some((_, compiler)) = those.next() else {
+            return Err("the language is unknown");
+        };
+        let found = compiler.get_or_init(|| (facts(language).find)(&self.found.search));
+        found.as_deref().map_err(String::as_str)
     }
 }
 
@@ -246,16 +230,22 @@ mod tests {
         fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).unwrap();
         let toolchain = Toolchain::here(Some(slow), None);
         drop(toolchain.look_ahead(DeviceKind::Null));
-        assert!(toolchain.found.cc.get().is_none(), "it needs no compiler");
+        assert!(
+            toolchain.found.compilers[0].get().is_none(),
+            "it needs no compiler"
+        );
         drop(toolchain.look_ahead(DeviceKind::Cpu));
-        assert!(toolchain.found.cc.get().is_some(), "it is still looked for");
+        assert!(
+            toolchain.found.compilers[0].get().is_some(),
+            "it is still looked for"
+        );
         let begun_and_failed = || -> Result<(), String> {
             let _ahead = toolchain.look_ahead(DeviceKind::Cuda);
             Err("something else".to_owned())?;
             Ok(())
         };
         begun_and_failed().unwrap_err();
-        assert!(toolchain.found.nvrtc.get().is_some());
+        assert!(toolchain.found.compilers[1].get().is_some());
         assert_eq!(Arc::strong_count(&toolchain.found), 1);
     }
 }

@@ -489,6 +489,26 @@ fn no_loop() -> DeviceError {
     DeviceError::Unavailable(reason.to_owned())
 }
 
+/// Refuses a program whose given buffers have other sizes than the tensors that were bound, of
+/// which `bound` says the bytes.
+fn check_given(
+    program: &Program,
+    bound: impl Fn(&str) -> Option<usize>,
+) -> Result<(), DeviceError> {
+    for buffer in program.buffers.iter().filter(|buffer| buffer.is_given()) {
+        let bound = bound(&buffer.name);
+        if bound != Some(buffer.size_bytes() as usize) {
+            return Err(DeviceError::Launch(format!(
+                "the program reads {} bytes of `{}`, the problem has {}",
+                buffer.size_bytes(),
+                buffer.name,
+                bound.unwrap_or(0)
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// The keys of some artifacts, each once.
 fn keys_of(artifacts: &[Artifact]) -> BTreeSet<&str> {
     let keys = artifacts.iter().map(|artifact| artifact.key.as_str());

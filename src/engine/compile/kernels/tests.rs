@@ -110,7 +110,7 @@ fn a_key_is_that_of_this_machine() {
     let toolchain = Toolchain::here(None, None);
     with_kernels(&toolchain, |kernels| {
         let text = |key: Key| format!("{key:?}");
-        let compiler = &toolchain.cc().unwrap().identity;
+        let compiler = &toolchain.compiler(Language::C).unwrap().identity();
         let one = source("int f(void) { return N; }");
         let options = facts(Language::C).options;
         let meant = key(&one, &kernels.device.details["isa"], options, compiler);
@@ -128,7 +128,7 @@ fn a_key_is_that_of_this_machine() {
             language: Language::Cuda,
             ..one
         };
-        let compiler = toolchain.nvrtc().map(|nvrtc| nvrtc.identity.as_str());
+        let compiler = toolchain.compiler(Language::Cuda).map(Compiler::identity);
         let options = facts(Language::Cuda).options;
         let meant = key(&cuda, &isa, options, compiler.unwrap_or_default());
         assert_eq!(text(elsewhere.key(&cuda)), text(meant));

@@ -21,7 +21,7 @@ use super::launcher::LoopDriver;
 use super::layout::{Damage, Layout};
 use super::{
     Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared,
-    RunsPrograms, Sample, keys_of, needs_runner, spec_of,
+    RunsPrograms, Sample, check_given, keys_of, needs_runner, spec_of,
 };
 use sweeper_model::hardware::clocks::Clocks;
 use sweeper_model::identity::CacheState;
@@ -274,21 +274,6 @@ impl Cuda {
         Ok(self.addresses(&self.programs[program.0]))
     }
 
-    fn check_given(&self, program: &Program) -> Result<(), DeviceError> {
-        for buffer in program.buffers.iter().filter(|buffer| buffer.is_given()) {
-            let bound = self.inputs.get(&buffer.name).map(Allocation::bytes);
-            if bound != Some(buffer.size_bytes() as usize) {
-                return Err(DeviceError::Launch(format!(
-                    "the program reads {} bytes of `{}`, the problem has {}",
-                    buffer.size_bytes(),
-                    buffer.name,
-                    bound.unwrap_or(0)
-                )));
-            }
-        }
-        Ok(())
-    }
-
     /// Records a program's timed steps as a graph, unless that was done and its buffers stayed
     /// where they were.
     fn record(&mut self, program: Prepared, addresses: &[u64]) -> Result<(), Fault> {
@@ -354,7 +339,9 @@ impl Device for Cuda {
     fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError> {
         let program = job.program;
         program.validate().map_err(DeviceError::Launch)?;
-        self.check_given(&program)?;
+        check_given(&program, |name| {
+            self.inputs.get(name).map(Allocation::bytes)
+        })?;
         check_writes_are_exclusive(&program).map_err(DeviceError::Launch)?;
         let layout = Layout::of(&program, ALIGNMENT);
         let earlier_ns =
