@@ -14,19 +14,6 @@ use sweeper_manifest::settings::DeviceUse;
 use sweeper_model::hardware::{DeviceIdentity, DeviceKind};
 use sweeper_model::mode::{Launching, Mode};
 
-/// The kind of device that a manifest names, and the numbers of its devices, all of them where it
-/// names none; none where the manifest leaves the choice to the machine.
-fn named(manifest: &Manifest) -> Option<(DeviceKind, Option<Vec<u32>>)> {
-    let units = manifest.null.as_ref().map_or(1, |null| null.units);
-    Some(match &manifest.device.use_ {
-        DeviceUse::Auto => return None,
-        DeviceUse::Cpu => (DeviceKind::Cpu, Some(vec![0])),
-        DeviceUse::Null => (DeviceKind::Null, Some((0..units).collect())),
-        DeviceUse::Cuda(ordinals) => (DeviceKind::Cuda, Some(ordinals.clone())),
-        DeviceUse::AllCuda => (DeviceKind::Cuda, None),
-    })
-}
-
 /// The kind of the first GPU platform that `is_here`, else the CPU.
 fn chosen(is_here: impl Fn(&Platform) -> bool) -> DeviceKind {
     let found = platform::gpus().find(|gpus| is_here(gpus));
@@ -38,15 +25,15 @@ fn chosen(is_here: impl Fn(&Platform) -> bool) -> DeviceKind {
 /// # Errors
 /// If a device is missing, or if they differ: a plan is made for one architecture.
 pub fn device_requests(manifest: &Manifest) -> Result<Vec<DeviceRequest>, RunError> {
-    let (kind, ordinals) = named(manifest).unwrap_or_else(|| {
-        let kind = chosen(|gpus| (gpus.device)(0).is_ok());
-        (kind, Some(vec![0]))
-    });
-    let ordinals = match ordinals {
-        Some(ordinals) => ordinals,
-        None => {
-            let all = (platform(kind).discover)().map_err(RunError::Impossible)?;
-            (0..all.len() as u32).collect()
+    let (kind, ordinals) = match &manifest.device.use_ {
+        DeviceUse::Auto => (chosen(|gpus| (gpus.device)(0).is_ok()), vec![0]),
+        DeviceUse::Listed(kind, ordinals) => (*kind, ordinals.clone()),
+        DeviceUse::All(kind) => {
+            let units = manifest.null.as_ref().map_or(1, |null| null.units);
+            let all = (platform(*kind).discover)().map_err(RunError::Impossible)?;
+            let scripted = !kind.facts().computes;
+            let count = if scripted { units } else { all.len() as u32 };
+            (*kind, (0..count).collect())
         }
     };
     if kind.facts().is_gpu {
@@ -88,7 +75,10 @@ fn check_alike(kind: DeviceKind, ordinals: &[u32]) -> Result<(), RunError> {
 
 /// The kind of device that a manifest asks for, as far as can be told before a driver was started.
 pub fn likely_kind(manifest: &Manifest) -> DeviceKind {
-    named(manifest).map_or_else(|| chosen(|gpus| (gpus.may_be_here)()), |(kind, _)| kind)
+    match &manifest.device.use_ {
+        DeviceUse::Auto => chosen(|gpus| (gpus.may_be_here)()),
+        DeviceUse::All(kind) | DeviceUse::Listed(kind, _) => *kind,
+    }
 }
 
 /// The first device that a manifest asks for.
