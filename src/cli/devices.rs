@@ -14,7 +14,7 @@ use crate::run::{calibration::Calibrator, ceilings_file::CeilingsFile};
 use sweeper_engine::compile::kernels::Kernels;
 use sweeper_engine::compile::toolchain::{Compiler, Toolchain, facts};
 use sweeper_engine::device::cpu::identity;
-use sweeper_engine::device::platform::{self, PLATFORMS};
+use sweeper_engine::device::platform::{self, Finding, PLATFORMS};
 use sweeper_engine::device::sandbox::Grants;
 use sweeper_engine::execute::protocol::DeviceRequest;
 use sweeper_engine::execute::supervisor::Supervisor;
@@ -201,9 +201,6 @@ fn describe_ceilings(device: &DeviceIdentity, ceilings: &Ceilings) -> String {
         rates.collect::<String>()
     )
 }
-
-/// One line of the doctor's report: its subject, and what is there or what is wrong.
-type Finding = (&'static str, Result<String, String>);
 
 /// Findings about GPUs, their compilers and their libraries. A machine without a GPU lacks nothing.
 fn gpu_findings(toolchain: &Toolchain) -> Vec<Finding> {

@@ -30,14 +30,12 @@ pub struct Platform {
     pub target: fn(&DeviceIdentity) -> Target,
     /// A device in one line, on a host with so many processors.
     pub describe: fn(&DeviceIdentity, usize) -> String,
-    /// Libraries that programs may call: the word of each, and its version and purpose, or why it
-    /// is missing.
-    pub libraries: fn() -> Vec<(&'static str, Result<String, String>)>,
+    /// Libraries that programs may call: the version and the purpose of each.
+    pub libraries: fn() -> Vec<Finding>,
     /// The sizes that probes of a device's ceilings must exceed, with so many CPU threads.
     pub probe_size: fn(&DeviceIdentity, u32) -> Size,
-    /// Opens a device, and says where other processes run programs beside it; none for a device
-    /// that has no such programs.
-    pub open: fn(&Opening) -> Result<(Box<dyn Device>, Option<Place>), DeviceError>,
+    /// Opens a device.
+    pub open: fn(&Opening) -> Result<Opened, DeviceError>,
     /// Copies of a block's inputs that are in the host's memory while it is measured.
     pub input_copies: u64,
     /// Threads of a worker, on so many processors, for the work beside the device such as the
@@ -50,6 +48,13 @@ pub struct Platform {
     /// it disturbs no clock, the next ones are made ready while one is measured.
     pub blocks_at_once: [usize; 2],
 }
+
+/// One line of a report on this machine: its subject, and what is there or what is wrong.
+pub type Finding = (&'static str, Result<String, String>);
+
+/// An open device, and where other processes run programs beside it; none for a device that has no
+/// such programs.
+pub type Opened = (Box<dyn Device>, Option<Place>);
 
 /// How a device is opened.
 #[derive(Clone, Copy, Debug)]

@@ -289,12 +289,15 @@ pub(crate) struct BinaryEntry {
     /// The values of two tensors' elements.
     pub(super) each: fn([&Array<f64>; 2]) -> Vec<f64>,
     /// A comparison of whole numbers, and its kernel; none for other functions.
-    pub(super) of_whole: Option<(fn([&Array<i64>; 2]) -> Vec<f64>, &'static str)>,
+    pub(super) of_whole: Option<(Compare, &'static str)>,
     /// Its text.
     pub(crate) text: BinaryText,
     /// Its result is rounded once.
     pub(crate) is_rounded: bool,
 }
+
+/// A comparison of the elements of two tensors of whole numbers.
+type Compare = fn([&Array<i64>; 2]) -> Vec<f64>;
 
 /// How a function of two elements is written.
 #[derive(Clone, Copy, PartialEq)]

@@ -7,8 +7,8 @@ use sweeper_workloads::ceilings::Size;
 
 use super::{Cpu, identity};
 use crate::device::foreign::python::Place;
-use crate::device::platform::{Opening, Platform, threads_of_all};
-use crate::device::{Device, DeviceError, DeviceIdentity, DeviceKind};
+use crate::device::platform::{Opened, Opening, Platform, threads_of_all};
+use crate::device::{DeviceError, DeviceIdentity, DeviceKind};
 
 static HOST: LazyLock<DeviceIdentity> = LazyLock::new(identity::host);
 
@@ -41,7 +41,7 @@ pub(in crate::device) fn probe_size(_device: &DeviceIdentity, threads: u32) -> S
     }
 }
 
-fn open(opening: &Opening) -> Result<(Box<dyn Device>, Option<Place>), DeviceError> {
+fn open(opening: &Opening) -> Result<Opened, DeviceError> {
     let threads = opening.threads as usize;
     let device = Cpu::new(threads)?.beginning(opening.cache);
     let place = Place::of_cpu(threads, opening.cache);

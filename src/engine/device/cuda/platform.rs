@@ -6,8 +6,8 @@ use sweeper_workloads::ceilings::Size;
 use super::libraries::{Facts, Nvidia};
 use super::{Cuda, identity};
 use crate::device::foreign::python::Place;
-use crate::device::platform::{Opening, Platform};
-use crate::device::{Device, DeviceError, DeviceIdentity, DeviceKind};
+use crate::device::platform::{Finding, Opened, Opening, Platform};
+use crate::device::{Device as _, DeviceError, DeviceIdentity, DeviceKind};
 use sweeper_model::quantity;
 
 /// The GPUs that the driver shows this process.
@@ -54,7 +54,7 @@ fn describe(gpu: &DeviceIdentity, _processors: usize) -> String {
     )
 }
 
-fn libraries() -> Vec<(&'static str, Result<String, String>)> {
+fn libraries() -> Vec<Finding> {
     let found = Nvidia::ALL.map(|library| {
         let Facts { word, purpose, .. } = library.facts();
         let found = match library.version() {
@@ -66,7 +66,7 @@ fn libraries() -> Vec<(&'static str, Result<String, String>)> {
     found.into()
 }
 
-fn open(opening: &Opening) -> Result<(Box<dyn Device>, Option<Place>), DeviceError> {
+fn open(opening: &Opening) -> Result<Opened, DeviceError> {
     let ordinal = opening.ordinal;
     let device = Cuda::open(ordinal, opening.cache)?;
     let unit = device.identity().unit.clone();
