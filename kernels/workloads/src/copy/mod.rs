@@ -1,6 +1,7 @@
 //! `copy`: out = x. The least a memory-bound kernel can do, and the ruler that others are held to.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use sweeper_program::builtin::{Builtin, Call};
 use sweeper_program::check::{self, Check, Metric};
@@ -81,23 +82,23 @@ impl Workload for Copy {
         match INFO.resolve(parameters)?.get("elements") {
             Some(&Value::Int(elements)) => Ok(Box::new(CopyProblem {
                 elements: elements as usize,
-                programs: "",
-                program: copying,
+                program: Arc::new(copying),
             })),
             _ => unreachable!("resolved parameters hold `elements` as an integer"),
         }
     }
 }
 
+/// Makes the program of a backend that copies so many elements.
+type Programs = dyn Fn(usize, &str, &Target) -> Result<Program, Refusal> + Send + Sync;
+
 /// A vector that is to be copied, by programs of whatever kind.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct CopyProblem {
     /// Length of the vector.
     pub(crate) elements: usize,
-    /// What tells programs apart that several problems have.
-    pub(crate) programs: &'static str,
-    /// The program of a backend for a target.
-    pub(crate) program: fn(CopyProblem, &str, &Target) -> Result<Program, Refusal>,
+    /// The programs.
+    pub(crate) program: Arc<Programs>,
 }
 
 /// Elements that one block of the C kernel copies: 1 MiB, half of a common second-level cache.
@@ -201,7 +202,11 @@ impl Problem for CopyProblem {
 
     fn reduced(&self, _phase: Phase, operations: f64, _threads: usize) -> Option<Box<dyn Problem>> {
         let elements = ((10.0 * operations) as usize).min(self.elements);
-        (elements > 0).then(|| Box::new(CopyProblem { elements, ..*self }) as Box<dyn Problem>)
+        let smaller = || CopyProblem {
+            elements,
+            ..self.clone()
+        };
+        (elements > 0).then(|| Box::new(smaller()) as Box<dyn Problem>)
     }
 
     fn check(
@@ -235,15 +240,11 @@ impl Problem for CopyProblem {
         _canonical: &CanonicalShape,
         target: &Target,
     ) -> Result<Program, Refusal> {
-        (self.program)(*self, backend, target)
+        (self.program)(self.elements, backend, target)
     }
 }
 
-fn copying(
-    CopyProblem { elements, .. }: CopyProblem,
-    backend: &str,
-    target: &Target,
-) -> Result<Program, Refusal> {
+fn copying(elements: usize, backend: &str, target: &Target) -> Result<Program, Refusal> {
     if backend == "builtin" && *target != Target::Cpu {
         let reason = "`builtin` runs on a CPU only".to_owned();
         return Err(Refusal::Unavailable(reason));

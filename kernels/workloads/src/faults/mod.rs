@@ -4,6 +4,7 @@
 //! be reported, and leave later rows unchanged.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::copy::{CopyProblem, program_of};
 use sweeper_program::headers::CPU_H;
@@ -106,10 +107,10 @@ impl Workload for Faults {
             unreachable!("resolved parameters hold `fault` as a word")
         };
         let fault = WORDS.iter().position(|(held, _)| **held == **word);
+        let fault = WORDS[fault.unwrap_or(0)].0;
         Ok(Box::new(CopyProblem {
             elements: ELEMENTS,
-            programs: WORDS[fault.unwrap_or(0)].0,
-            program: faulty,
+            program: Arc::new(move |_, backend, target| faulty(fault, backend, target)),
         }))
     }
 }
@@ -165,10 +166,10 @@ fn geometry(fault: &str, target: &Target) -> Result<Geometry, Refusal> {
     }
 }
 
-fn faulty(problem: CopyProblem, backend: &str, target: &Target) -> Result<Program, Refusal> {
+fn faulty(fault: &str, backend: &str, target: &Target) -> Result<Program, Refusal> {
     let fault = match backend {
         "sound" => "none",
-        _ => problem.programs,
+        _ => fault,
     };
     let geometry = geometry(fault, target)?;
     let kernel = Kernel::Compiled(kernel(fault, target));
