@@ -75,8 +75,8 @@ pub struct LanguageFacts {
     pub find: fn(&Search) -> Result<Box<dyn Compiler>, String>,
 }
 
-/// All languages.
-const LANGUAGES: [Language; 2] = [Language::C, Language::Cuda];
+/// How many languages there are.
+const LANGUAGES: usize = Language::Cuda as usize + 1;
 
 /// The properties of a language.
 pub fn facts(language: Language) -> &'static LanguageFacts {
@@ -108,8 +108,8 @@ pub struct Toolchain {
 #[derive(Debug)]
 struct Found {
     search: Search,
-    /// In the order of [`LANGUAGES`].
-    compilers: [OnceLock<Result<Box<dyn Compiler>, String>>; LANGUAGES.len()],
+    /// By the number of each language.
+    compilers: [OnceLock<Result<Box<dyn Compiler>, String>>; LANGUAGES],
 }
 
 /// A search that was begun ahead. It ends before the owner of this value does: a process that ended
@@ -147,7 +147,7 @@ impl Toolchain {
             digests: Digests::remembered_in(cache),
             stop,
         };
-        Toolchain::with(search, [const { OnceLock::new() }; LANGUAGES.len()])
+        Toolchain::with(search, [const { OnceLock::new() }; LANGUAGES])
     }
 
     /// No compilers, for this reason.
@@ -158,12 +158,12 @@ impl Toolchain {
             stop: &NEVER,
         };
         let none = |_| OnceLock::from(Err(reason.to_owned()));
-        Toolchain::with(search, LANGUAGES.map(none))
+        Toolchain::with(search, std::array::from_fn(none))
     }
 
     fn with(
         search: Search,
-        compilers: [OnceLock<Result<Box<dyn Compiler>, String>>; LANGUAGES.len()],
+        compilers: [OnceLock<Result<Box<dyn Compiler>, String>>; LANGUAGES],
     ) -> Self {
         Toolchain {
             found: Arc::new(Found { search, compilers }),
@@ -204,12 +204,8 @@ impl Toolchain {
     /// # Errors
     /// Why there is none, and the package to install.
     pub fn compiler(&self, language: Language) -> Result<&dyn Compiler, &str> {
-        let all = LANGUAGES.iter().zip(&self.found.compilers);
-        let mut those = all.filter(|(held, _)| **held == language);
-        let Some((_, compiler)) = those.next() else {
-            return Err("the language is unknown");
-        };
-        let found = compiler.get_or_init(|| (facts(language).find)(&self.found.search));
+        let Found { search, compilers } = &*self.found;
+        let found = compilers[language as usize].get_or_init(|| (facts(language).find)(search));
         found.as_deref().map_err(String::as_str)
     }
 }

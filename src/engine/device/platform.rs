@@ -1,6 +1,6 @@
 //! Platforms: what is known of a kind of device before one is open.
 //!
-//! A new kind of device is a folder beside `cpu` and `cuda`, and a line in [`PLATFORMS`].
+//! A new kind of device is a folder next to `cpu` and `cuda`, and a line in [`PLATFORMS`].
 
 use sweeper_program::{Language, Target};
 use sweeper_workloads::ceilings::Size;
@@ -38,8 +38,8 @@ pub struct Platform {
     pub open: fn(&Opening) -> Result<Opened, DeviceError>,
     /// Copies of a block's inputs that are in the host's memory while it is measured.
     pub input_copies: u64,
-    /// Threads of a worker, on so many processors, for the work beside the device such as the
-    /// oracle's. Where the environment says how many, it can be 0 for that number.
+    /// Threads of a worker, on so many processors, for work that the device does not do, such as
+    /// the oracle's; 0 for the environment's number, which can be returned if it `is_told`.
     pub host_threads: fn(processors: usize, is_told: bool) -> usize,
     /// Processors on which blocks may be made ready while one is measured by so many threads, of
     /// all processors of the job; none where that needs none of its own.
@@ -52,7 +52,7 @@ pub struct Platform {
 /// One line of a report on this machine: its subject, and what is there or what is wrong.
 pub type Finding = (&'static str, Result<String, String>);
 
-/// An open device, and where other processes run programs beside it; none for a device that has no
+/// An open device, and the place where other processes run programs; none for a device that has no
 /// such programs.
 pub type Opened = (Box<dyn Device>, Option<Place>);
 
@@ -85,9 +85,9 @@ pub fn gpus() -> impl Iterator<Item = &'static Platform> {
 /// A device that need not be here, by its architecture.
 ///
 /// # Errors
-/// If that is no architecture of any platform.
+/// If no platform has that architecture.
 pub fn device_of_arch(arch: &str) -> Result<DeviceIdentity, String> {
-    let mut reason = format!("`{arch}` is no architecture of a GPU");
+    let mut reason = format!("`{arch}` is not an architecture of a GPU");
     for found in PLATFORMS.iter().filter_map(|it| (it.device_of_arch)(arch)) {
         match found {
             Ok(device) => return Ok(device),

@@ -30,7 +30,7 @@ pub struct KindFacts {
     pub name: &'static str,
     /// False where times follow a script: nothing is compiled, and no time passes.
     pub computes: bool,
-    /// The device has processors and memory of its own beside the host's.
+    /// The device has processors and memory of its own, which are not the host's.
     pub is_gpu: bool,
     /// Programs are launched in the ways that the manifest names, as graphs too.
     pub has_launch_modes: bool,

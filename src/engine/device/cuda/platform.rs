@@ -29,7 +29,7 @@ pub static PLATFORM: Platform = Platform {
     },
     open,
     input_copies: 1,
-    // The oracle works beside the thread that has the device, which must not wait for a processor.
+    // The thread that has the device must not wait for a processor while the oracle works.
     host_threads: |processors, _| processors.saturating_sub(1).max(1),
     spare_processors: |_, _| Vec::new(),
     blocks_at_once: [2, 2],
