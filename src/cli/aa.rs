@@ -16,7 +16,6 @@ use crate::run::repeats::{AA, Repeats};
 use crate::run::rows::now_unix_s;
 use sweeper_manifest::Sources;
 use sweeper_manifest::render::{Colour, render};
-use sweeper_model::hardware::DeviceKind;
 use sweeper_model::quantity;
 use sweeper_results::compare::aa::{Assessment, Trials, assess};
 use sweeper_results::compare::spread::SpreadFile;
@@ -168,7 +167,7 @@ fn remember(
     let [device] = devices else {
         return Err(format!("the runs are of {} devices", devices.len()));
     };
-    if device.kind == DeviceKind::Null {
+    if !device.kind.facts().computes {
         return Ok(None);
     }
     let threads = first.and_then(|run| run.entries.iter().find_map(|entry| entry.threads));

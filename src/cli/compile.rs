@@ -16,9 +16,9 @@ use sweeper_cache::Cache;
 use sweeper_engine::compile::CompileError;
 use sweeper_engine::compile::bound;
 use sweeper_engine::compile::kernels::{Kernels, Origin, resources_in_words};
+use sweeper_engine::device::platform::{device_of_arch, platform};
 use sweeper_manifest::Manifest;
 use sweeper_manifest::plan::Plan;
-use sweeper_model::hardware::DeviceKind;
 use sweeper_program::KernelSource;
 use sweeper_program::Target as Instructions;
 
@@ -44,9 +44,10 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
     let stop = signals::listen(screen);
     let toolchain = place::toolchain_until(Some(&dir), stop);
     // Starting a driver takes as long as reading a compiler.
-    let _ahead = toolchain.look_ahead(match args.arch.is_empty() {
-        true => run::likely_kind(&manifest),
-        false => DeviceKind::Cuda,
+    let elsewhere = args.arch.first().map(|arch| device_of_arch(arch));
+    let _ahead = toolchain.look_ahead(match &elsewhere {
+        Some(Ok(device)) => device.kind,
+        _ => run::likely_kind(&manifest),
     });
     let targets = match targets(args, &manifest, screen) {
         Ok(targets) => targets,
@@ -55,8 +56,8 @@ pub fn compile(args: &CompileArgs, screen: &Screen) -> Exit {
     let Some(cache) = opened(&dir, &manifest, screen) else {
         return Exit::Files;
     };
-    if !args.arch.is_empty()
-        && let Err(reason) = toolchain.nvrtc()
+    if let Some(Ok(device)) = &elsewhere
+        && let Err(reason) = toolchain.compiler(platform(device.kind).language)
     {
         screen.error(reason);
         return Exit::Impossible;
@@ -181,9 +182,9 @@ fn compile_for(plan: &Plan<'_>, kernels: &Kernels<'_>, screen: &Screen) -> Optio
     let device = kernels.device;
     // Probes of the device's ceilings belong to every run on it.
     let threads = plan.manifest().device.threads;
-    let probes = match device.kind {
-        DeviceKind::Null => Vec::new(),
-        _ => calibration::sources(device, &plan.device.target, threads),
+    let probes = match device.kind.facts().computes {
+        true => calibration::sources(device, &plan.device.target, threads),
+        false => Vec::new(),
     };
     let sources = KernelSource::distinct(plan.kernels.iter().chain(&probes));
     if let Some(warning) = compiling::expect(kernels, &sources) {

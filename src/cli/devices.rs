@@ -10,20 +10,20 @@ use serde_json::json;
 use super::exit::Exit;
 use super::screen::Screen;
 use super::{aa, place, worker};
-use crate::run::{self, calibration::Calibrator, ceilings_file::CeilingsFile};
+use crate::run::{calibration::Calibrator, ceilings_file::CeilingsFile};
 use sweeper_engine::compile::kernels::Kernels;
-use sweeper_engine::compile::toolchain::Toolchain;
+use sweeper_engine::compile::toolchain::{Compiler, Toolchain, facts};
 use sweeper_engine::device::cpu::identity;
-use sweeper_engine::device::cuda;
-use sweeper_engine::device::cuda::libraries::{Facts, Nvidia};
+use sweeper_engine::device::platform::{self, Finding, PLATFORMS};
 use sweeper_engine::device::sandbox::Grants;
 use sweeper_engine::execute::protocol::DeviceRequest;
 use sweeper_engine::execute::supervisor::Supervisor;
 use sweeper_manifest::settings::{DEFAULT_CACHE_GB, GB};
+use sweeper_model::hardware::DeviceIdentity;
 use sweeper_model::hardware::ceilings::{COPY, CeilingSource, Ceilings};
-use sweeper_model::hardware::{DeviceIdentity, DeviceKind};
 use sweeper_model::identity::CacheState;
 use sweeper_model::quantity;
+use sweeper_program::Language;
 
 /// Arguments of `devices`.
 #[derive(Args)]
@@ -45,32 +45,36 @@ pub fn devices(args: &DevicesArgs, screen: &Screen) -> Exit {
     if args.calibrate {
         return calibrate(screen);
     }
-    let cpu = identity::host();
-    let gpus = cuda::identity::all();
     let (dir, _) = place::cache_dir(None);
     if screen.json {
-        let all = [&cpu].into_iter().chain(gpus.unwrap_or(&[]));
-        let all: Vec<_> = all.map(|device| with_ceilings(device, &dir)).collect();
-        screen.json(&all);
+        let all = computing().map(|(_, device)| with_ceilings(&device, &dir));
+        screen.json(&all.collect::<Vec<_>>());
         return Exit::Fine;
     }
-    screen.line(&format!(
-        "cpu    {} ({} processors)",
-        cpu.name,
-        place::processors().0
-    ));
-    show_remembered(&cpu, &dir, screen);
-    match gpus {
-        Ok(gpus) => {
-            for (ordinal, gpu) in gpus.iter().enumerate() {
-                screen.line(&format!("cuda:{ordinal} {}", describe(gpu)));
-                show_remembered(gpu, &dir, screen);
+    for platform in PLATFORMS {
+        let facts = platform.kind.facts();
+        match (platform.discover)() {
+            Ok(found) => {
+                for (ordinal, device) in found.iter().enumerate() {
+                    let name = match facts.is_gpu {
+                        true => format!("{}:{ordinal}", facts.name),
+                        false => facts.name.to_owned(),
+                    };
+                    let text = (platform.describe)(device, place::processors().0);
+                    screen.line(&format!("{name:6} {text}"));
+                    show_remembered(device, &dir, screen);
+                }
             }
+            Err(reason) => screen.line(&format!("{:6} none: {reason}", facts.name)),
         }
-        Err(reason) => screen.line(&format!("cuda   none: {reason}")),
     }
-    screen.line("null   does nothing, in scripted times; for tests");
     Exit::Fine
+}
+
+/// The devices of this machine that compute, each with its number among those of its kind.
+fn computing() -> impl Iterator<Item = (u32, DeviceIdentity)> {
+    let platforms = PLATFORMS.iter().filter(|it| it.kind.facts().computes);
+    platforms.flat_map(|platform| (0..).zip((platform.discover)().unwrap_or_default()))
 }
 
 /// A device as JSON, with its remembered ceilings.
@@ -113,10 +117,10 @@ fn show_remembered(device: &DeviceIdentity, folder: &Path, screen: &Screen) {
                 source(kind)
             )
         }));
-        let threads = match (device.kind, held.threads) {
-            (DeviceKind::Cpu, 1) => "1 thread: ".to_owned(),
-            (DeviceKind::Cpu, count) => format!("{count} threads: "),
-            _ => String::new(),
+        let threads = match (device.kind.facts().is_gpu, held.threads) {
+            (true, _) => String::new(),
+            (false, 1) => "1 thread: ".to_owned(),
+            (false, count) => format!("{count} threads: "),
         };
         screen.line(&format!("       {threads}{}", rates.join(", ")));
     }
@@ -135,7 +139,6 @@ fn calibrate(screen: &Screen) -> Exit {
             return Exit::Files;
         }
     };
-    let gpus = cuda::identity::all().map_or(0, <[_]>::len) as u32;
     let request = |kind, ordinal| DeviceRequest {
         kind,
         ordinal,
@@ -147,11 +150,9 @@ fn calibrate(screen: &Screen) -> Exit {
         compiled_code: None,
         declared: Vec::new(),
     };
-    let cpu = request(DeviceKind::Cpu, 0);
-    let gpus = (0..gpus).map(|ordinal| request(DeviceKind::Cuda, ordinal));
     let mut exit = Exit::Fine;
-    for request in std::iter::once(cpu).chain(gpus) {
-        let device = run::local_device(&request);
+    for (ordinal, device) in computing() {
+        let request = request(device.kind, ordinal);
         let calibrator = Calibrator {
             kernels: Kernels {
                 toolchain: &toolchain,
@@ -161,7 +162,7 @@ fn calibrate(screen: &Screen) -> Exit {
                 require_cached: false,
                 stop: &sweeper_engine::compile::NEVER,
             },
-            target: run::plan_device(&request).target,
+            target: (platform::platform(device.kind).target)(&device),
             threads: request.threads,
             folder: cache.as_ref().map(|_| dir.as_path()),
             again: true,
@@ -201,60 +202,28 @@ fn describe_ceilings(device: &DeviceIdentity, ceilings: &Ceilings) -> String {
     )
 }
 
-/// A GPU in one line.
-fn describe(gpu: &DeviceIdentity) -> String {
-    let detail = |name: &str| gpu.details.get(name).map_or("?", String::as_str);
-    let memory = detail("memory_bytes").parse().unwrap_or(0);
-    format!(
-        "{} ({}, {}, {} multiprocessors, driver {} for CUDA {}, {})",
-        gpu.name,
-        detail("arch"),
-        quantity::bytes(memory),
-        detail("multiprocessors"),
-        detail("driver"),
-        detail("cuda"),
-        gpu.unit
-    )
-}
-
-/// Findings about GPUs and their compiler. A machine without a GPU lacks nothing.
+/// Findings about GPUs, their compilers and their libraries. A machine without a GPU lacks nothing.
 fn gpu_findings(toolchain: &Toolchain) -> Vec<Finding> {
-    let finding = |subject, fine, text| Finding {
-        subject,
-        fine,
-        text,
-    };
-    let gpus = match cuda::identity::all() {
-        Ok(gpus) => gpus,
-        Err(reason) => return vec![finding("cuda", true, format!("none: {reason}"))],
-    };
-    let mut findings: Vec<Finding> = gpus
-        .iter()
-        .map(|gpu| finding("cuda", true, describe(gpu)))
-        .collect();
-    findings.push(match toolchain.nvrtc() {
-        Ok(nvrtc) => finding(
-            "nvrtc",
-            true,
-            format!("{} at {}", nvrtc.version, nvrtc.path.display()),
-        ),
-        Err(reason) => finding("nvrtc", false, reason.to_owned()),
-    });
-    findings.extend(Nvidia::ALL.map(|library| {
-        let Facts { word, purpose, .. } = library.facts();
-        match library.version() {
-            Ok(version) => finding(word, true, format!("{version}, for {purpose}")),
-            Err(reason) => finding(word, false, format!("no {purpose}: {reason}")),
+    let mut findings: Vec<Finding> = Vec::new();
+    for gpus in platform::gpus() {
+        let subject = gpus.kind.name();
+        match (gpus.discover)() {
+            Ok(found) => {
+                let each = found.iter().map(|gpu| (gpus.describe)(gpu, 0));
+                findings.extend(each.map(|text| (subject, Ok(text))));
+                findings.push(compiler_finding(toolchain, gpus.language));
+                findings.extend((gpus.libraries)());
+            }
+            Err(reason) => findings.push((subject, Ok(format!("none: {reason}")))),
         }
-    }));
+    }
     findings
 }
 
-/// One line of the doctor's report.
-struct Finding {
-    subject: &'static str,
-    fine: bool,
-    text: String,
+/// What there is of a language's compiler.
+fn compiler_finding(toolchain: &Toolchain, language: Language) -> Finding {
+    let found = toolchain.compiler(language).map(Compiler::summary);
+    (facts(language).subject, found.map_err(str::to_owned))
 }
 
 /// Shows the devices and tools that work here.
@@ -263,88 +232,57 @@ pub fn doctor(args: &DoctorArgs, screen: &Screen) -> Exit {
         return aa::aa(&args.aa, screen);
     }
     let findings = findings();
-    if screen.json {
-        let all: Vec<_> = findings
-            .iter()
-            .map(|finding| json!({ "subject": finding.subject, "fine": finding.fine, "text": finding.text }))
-            .collect();
-        screen.json(&all);
-    } else {
-        for finding in &findings {
-            let mark = if finding.fine {
-                screen.paint("32", "ok  ")
-            } else {
-                screen.paint("33;1", "look")
-            };
-            screen.line(&format!("{mark} {:10} {}", finding.subject, finding.text));
+    let mut all = Vec::new();
+    for (subject, found) in &findings {
+        let (mark, text) = match found {
+            Ok(text) => (screen.paint("32", "ok  "), text),
+            Err(text) => (screen.paint("33;1", "look"), text),
+        };
+        match screen.json {
+            true => all.push(json!({ "subject": subject, "fine": found.is_ok(), "text": text })),
+            false => screen.line(&format!("{mark} {subject:10} {text}")),
         }
     }
-    if findings.iter().all(|finding| finding.fine) {
-        Exit::Fine
-    } else {
-        Exit::Failures
+    if screen.json {
+        screen.json(&all);
+    }
+    match findings.iter().all(|(_, found)| found.is_ok()) {
+        true => Exit::Fine,
+        false => Exit::Failures,
     }
 }
 
 fn findings() -> Vec<Finding> {
-    let finding = |subject, fine, text| Finding {
-        subject,
-        fine,
-        text,
-    };
     let (processors, source) = place::processors();
     let (dir, why) = place::cache_dir(None);
     let toolchain = place::toolchain(dir.exists().then_some(dir.as_path()));
-    let compiler = match toolchain.cc() {
-        Ok(cc) => finding(
-            "compiler",
-            true,
-            format!("{} for {}", cc.version, cc.machine),
-        ),
-        Err(reason) => finding("compiler", false, reason.to_owned()),
-    };
     let config = sweeper_cache::CacheConfig::new(&dir, (DEFAULT_CACHE_GB * GB) as u64);
     let cache = match sweeper_cache::Cache::open(config) {
         Ok(cache) => match cache.warning() {
-            None => finding("cache", true, format!("{} ({why})", dir.display())),
-            Some(warning) => finding("cache", false, warning.to_string()),
+            None => Ok(format!("{} ({why})", dir.display())),
+            Some(warning) => Err(warning.to_string()),
         },
-        Err(error) => finding("cache", false, error.to_string()),
+        Err(error) => Err(error.to_string()),
     };
-    let results = PathBuf::from("results");
-    let network = sweeper_cache::is_network(&results);
+    let results = match sweeper_cache::is_network(&PathBuf::from("results")) {
+        true => "on a network file system; the journal is synced every 200 ms",
+        false => "on a local file system",
+    };
+    let available = quantity::bytes(sweeper_engine::device::memory::available_bytes());
     let resolution = identity::clock_resolution_ns();
-    let mut findings = vec![
-        finding("processor", true, identity::host().name),
-        finding("threads", true, format!("{processors} ({source})")),
-        finding(
-            "memory",
-            true,
-            format!(
-                "{} available",
-                quantity::bytes(sweeper_engine::device::memory::available_bytes())
-            ),
-        ),
-        finding(
-            "clock",
-            resolution < 1000.0,
-            format!("resolution {}", quantity::time_ns(resolution)),
-        ),
-        compiler,
-        cache,
-        finding(
-            "results",
-            true,
-            if network {
-                "on a network file system; the journal is synced every 200 ms"
-            } else {
-                "on a local file system"
-            }
-            .to_owned(),
-        ),
-    ];
+    let fine_if = |is_fine, text| if is_fine { Ok(text) } else { Err(text) };
+    let clock = format!("resolution {}", quantity::time_ns(resolution));
     let grants = Grants::of_this_machine();
-    findings.push(finding("sandbox", grants.is_whole(), grants.describe()));
+    let mut findings = vec![
+        ("processor", Ok(identity::host().name)),
+        ("threads", Ok(format!("{processors} ({source})"))),
+        ("memory", Ok(format!("{available} available"))),
+        ("clock", fine_if(resolution < 1000.0, clock)),
+        compiler_finding(&toolchain, Language::C),
+        ("cache", cache),
+        ("results", Ok(results.to_owned())),
+        ("sandbox", fine_if(grants.is_whole(), grants.describe())),
+    ];
     findings.extend(gpu_findings(&toolchain));
     findings
 }

@@ -14,7 +14,6 @@ use crate::run::tables::Tally;
 use crate::run::{Ended, Event, LeftOut, Progress};
 use sweeper_engine::compile::kernels::Origin;
 use sweeper_engine::execute::protocol::Stage;
-use sweeper_model::hardware::DeviceKind;
 use sweeper_model::hardware::ceilings::COPY;
 use sweeper_model::quantity;
 use sweeper_model::row::outcome::Status;
@@ -153,7 +152,7 @@ impl<'a> Shown<'a> {
 
     /// How the devices' time was used, and by how much anchors moved.
     fn usage(&self, ended: &Ended) {
-        let is_gpu = |device: &DeviceUsage| device.kind == DeviceKind::Cuda;
+        let is_gpu = |device: &DeviceUsage| device.kind.facts().is_gpu;
         if ended.usage.devices.iter().any(is_gpu) || self.screen.verbose {
             let usage = &ended.usage;
             self.screen.line(&format!(

@@ -6,10 +6,10 @@ use sweeper_program::Target as Instructions;
 use super::exit::Exit;
 use super::screen::Screen;
 use crate::run;
-use sweeper_engine::device::cuda::identity;
+use sweeper_engine::device::platform::{device_of_arch, platform};
 use sweeper_manifest::Manifest;
 use sweeper_manifest::plan::PlanDevice;
-use sweeper_model::hardware::{DeviceIdentity, DeviceKind};
+use sweeper_model::hardware::DeviceIdentity;
 
 /// A GPU by its architecture.
 #[derive(Args)]
@@ -72,15 +72,14 @@ impl Target {
     /// # Errors
     /// [`Exit::Usage`], after the reason was shown.
     pub fn of_arch(arch: &str, screen: &Screen) -> Result<Self, Exit> {
-        let device = identity::of_arch(arch).map_err(|reason| {
+        let device = device_of_arch(arch).map_err(|reason| {
             screen.error(&reason);
             Exit::Usage
         })?;
-        let arch = device.details["arch"].clone();
         Ok(Target {
             plan: PlanDevice {
-                kind: DeviceKind::Cuda,
-                target: Instructions::Cuda { arch },
+                kind: device.kind,
+                target: (platform(device.kind).target)(&device),
             },
             devices: vec![device],
         })

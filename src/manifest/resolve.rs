@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use sweeper_model::hardware::DeviceKind;
 use sweeper_program::workload::WorkloadInfo;
 
 use super::build::{self, Places, Shared};
@@ -158,7 +159,7 @@ fn read(
     manifest.cases = cases;
     manifest.declared = std::mem::take(&mut declarations.tables);
     relate::settings(cx, &given, &mut manifest);
-    if manifest.device.use_ == DeviceUse::Null && script.is_none() {
+    if manifest.device.use_ == DeviceUse::All(DeviceKind::Null) && script.is_none() {
         no_script(cx, &section);
     }
     Some((manifest, places))

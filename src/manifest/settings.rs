@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sweeper_program::workload::PublishedSampling;
 
+use sweeper_model::hardware::DeviceKind;
 use sweeper_model::mode::Launching;
 use sweeper_model::status::Status;
 use sweeper_model::word::Word;
@@ -114,16 +115,12 @@ pub struct Hardware {
 /// Which devices a sweep uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceUse {
-    /// CUDA if a device answers, else the CPU.
+    /// The first GPU if one answers, else the CPU.
     Auto,
-    /// The host's processors.
-    Cpu,
-    /// The scripted device of `[null]`, for tests.
-    Null,
-    /// CUDA devices by index, in order, each once, at least one.
-    Cuda(Vec<u32>),
-    /// Every CUDA device that is visible.
-    AllCuda,
+    /// Every device of a kind; of the null device, the units of `[null]`.
+    All(DeviceKind),
+    /// Devices of a kind by index, in order, each once, at least one.
+    Listed(DeviceKind, Vec<u32>),
 }
 
 /// `[cache]`: the kernel cache.

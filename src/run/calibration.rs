@@ -11,8 +11,8 @@ use sweeper_engine::compile::kernels::Kernels;
 use sweeper_engine::device::Artifact;
 use sweeper_engine::device::ceilings::probes_of;
 use sweeper_engine::execute::supervisor::Supervisor;
+use sweeper_model::hardware::DeviceIdentity;
 use sweeper_model::hardware::ceilings::Ceilings;
-use sweeper_model::hardware::{DeviceIdentity, DeviceKind};
 
 /// The ceilings of devices of one kind.
 pub struct Calibrator<'a> {
@@ -37,7 +37,7 @@ impl Calibrator<'_> {
     /// Why it is not known.
     pub fn ceilings(&self, supervisor: &mut Supervisor) -> Result<Ceilings, String> {
         let device = supervisor.identity().clone();
-        if device.kind == DeviceKind::Null {
+        if !device.kind.facts().computes {
             return Ok(Ceilings::scripted());
         }
         let folder = self.folder.filter(|_| !self.again);
@@ -47,7 +47,7 @@ impl Calibrator<'_> {
         let sources = sources(&device, &self.target, self.threads);
         let kernels = self.artifacts(&sources);
         // A CPU has at least the copy that is built in.
-        if device.kind == DeviceKind::Cuda && kernels.iter().all(Option::is_none) {
+        if device.kind.facts().is_gpu && kernels.iter().all(Option::is_none) {
             return Err("none of the kernels that would measure it could be had".to_owned());
         }
         let is_whole = kernels.iter().all(Option::is_some);

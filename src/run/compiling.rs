@@ -21,7 +21,7 @@ pub(super) fn cache_of(
     request: &Request,
     progress: &dyn Progress,
 ) -> Option<Cache> {
-    if kind == DeviceKind::Null {
+    if !kind.facts().computes {
         return None;
     }
     let opened = open_cache(manifest, request).unwrap_or_else(|warning| {

@@ -2,13 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use sweeper_program::Target;
-
 use super::RunError;
 use sweeper_engine::compile::toolchain::Toolchain;
 use sweeper_engine::device::foreign::python;
-use sweeper_engine::device::null::Null;
-use sweeper_engine::device::{Device, cpu, cuda};
+use sweeper_engine::device::platform::{self, Platform, platform};
 use sweeper_engine::execute::protocol::DeviceRequest;
 use sweeper_manifest::Manifest;
 use sweeper_manifest::declared::Declared;
@@ -17,26 +14,30 @@ use sweeper_manifest::settings::DeviceUse;
 use sweeper_model::hardware::{DeviceIdentity, DeviceKind};
 use sweeper_model::mode::{Launching, Mode};
 
+/// The kind of the first GPU platform that `is_here`, else the CPU.
+fn chosen(is_here: impl Fn(&Platform) -> bool) -> DeviceKind {
+    let found = platform::gpus().find(|gpus| is_here(gpus));
+    found.map_or(DeviceKind::Cpu, |gpus| gpus.kind)
+}
+
 /// The devices that a manifest asks for, at least one, all of one kind and architecture.
 ///
 /// # Errors
 /// If a device is missing, or if they differ: a plan is made for one architecture.
 pub fn device_requests(manifest: &Manifest) -> Result<Vec<DeviceRequest>, RunError> {
     let (kind, ordinals) = match &manifest.device.use_ {
-        DeviceUse::Auto if cuda::identity::of(0).is_ok() => (DeviceKind::Cuda, vec![0]),
-        DeviceUse::Auto | DeviceUse::Cpu => (DeviceKind::Cpu, vec![0]),
-        DeviceUse::Null => {
+        DeviceUse::Auto => (chosen(|gpus| (gpus.device)(0).is_ok()), vec![0]),
+        DeviceUse::Listed(kind, ordinals) => (*kind, ordinals.clone()),
+        DeviceUse::All(kind) => {
             let units = manifest.null.as_ref().map_or(1, |null| null.units);
-            (DeviceKind::Null, (0..units).collect())
-        }
-        DeviceUse::Cuda(ordinals) => (DeviceKind::Cuda, ordinals.clone()),
-        DeviceUse::AllCuda => {
-            let all = cuda::identity::all().map_err(RunError::Impossible)?;
-            (DeviceKind::Cuda, (0..all.len() as u32).collect())
+            let all = (platform(*kind).discover)().map_err(RunError::Impossible)?;
+            let scripted = !kind.facts().computes;
+            let count = if scripted { units } else { all.len() as u32 };
+            (*kind, (0..count).collect())
         }
     };
-    if kind == DeviceKind::Cuda {
-        check_alike(&ordinals)?;
+    if kind.facts().is_gpu {
+        check_alike(kind, &ordinals)?;
     }
     let cache = conditions(manifest, kind, Mode::Each(Launching::Launch)).cache;
     let request = |ordinal| DeviceRequest {
@@ -54,15 +55,18 @@ pub fn device_requests(manifest: &Manifest) -> Result<Vec<DeviceRequest>, RunErr
 }
 
 /// Refuses devices that are not there, or not of one product.
-fn check_alike(ordinals: &[u32]) -> Result<(), RunError> {
-    let mut first: Option<&DeviceIdentity> = None;
+fn check_alike(kind: DeviceKind, ordinals: &[u32]) -> Result<(), RunError> {
+    let mut first: Option<DeviceIdentity> = None;
     for &ordinal in ordinals {
-        let device = cuda::identity::of(ordinal).map_err(RunError::Impossible)?;
-        let expected = *first.get_or_insert(device);
+        let device = (platform(kind).device)(ordinal);
+        let device = device.map_err(RunError::Impossible)?;
+        let expected = first.get_or_insert_with(|| device.clone());
         if device.name != expected.name || device.details["arch"] != expected.details["arch"] {
             return Err(RunError::Impossible(format!(
-                "cuda:{ordinal} is {}, and not {} as the first: run different devices apart",
-                device.name, expected.name
+                "{}:{ordinal} is {}, and not {} as the first: run different devices apart",
+                kind.name(),
+                device.name,
+                expected.name
             )));
         }
     }
@@ -72,10 +76,8 @@ fn check_alike(ordinals: &[u32]) -> Result<(), RunError> {
 /// The kind of device that a manifest asks for, as far as can be told before a driver was started.
 pub fn likely_kind(manifest: &Manifest) -> DeviceKind {
     match &manifest.device.use_ {
-        DeviceUse::Auto if cuda::identity::has_driver() => DeviceKind::Cuda,
-        DeviceUse::Auto | DeviceUse::Cpu => DeviceKind::Cpu,
-        DeviceUse::Null => DeviceKind::Null,
-        DeviceUse::Cuda(_) | DeviceUse::AllCuda => DeviceKind::Cuda,
+        DeviceUse::Auto => chosen(|gpus| (gpus.may_be_here)()),
+        DeviceUse::All(kind) | DeviceUse::Listed(kind, _) => *kind,
     }
 }
 
@@ -91,23 +93,17 @@ pub fn device_request(manifest: &Manifest) -> Result<DeviceRequest, RunError> {
 
 /// The plan device of a device request.
 pub fn plan_device(request: &DeviceRequest) -> PlanDevice {
-    let target = match request.kind {
-        DeviceKind::Cpu | DeviceKind::Null => Target::Cpu,
-        DeviceKind::Cuda => Target::Cuda {
-            arch: local_device(request).details["arch"].clone(),
-        },
-    };
     PlanDevice {
         kind: request.kind,
-        target,
+        target: (platform(request.kind).target)(&local_device(request)),
     }
 }
 
 /// The compilers that count for a device.
 pub fn toolchain_for(kind: DeviceKind, found: &Toolchain) -> Toolchain {
-    match kind {
-        DeviceKind::Null => Toolchain::none("the null device compiles nothing"),
-        DeviceKind::Cpu | DeviceKind::Cuda => found.clone(),
+    match kind.facts().computes {
+        true => found.clone(),
+        false => Toolchain::none("the null device compiles nothing"),
     }
 }
 
@@ -140,14 +136,8 @@ pub fn local_devices(manifest: &Manifest) -> Result<Vec<DeviceIdentity>, RunErro
 /// The identity of this machine's device, without a worker.
 ///
 /// # Panics
-/// If a CUDA device is asked for that is not there: [`device_requests`] does not.
+/// If a device is asked for that is not there: [`device_requests`] does not.
 pub fn local_device(request: &DeviceRequest) -> DeviceIdentity {
-    match request.kind {
-        DeviceKind::Null => Null::unit(request.ordinal).identity().clone(),
-        DeviceKind::Cpu => cpu::identity::host(),
-        DeviceKind::Cuda => match cuda::identity::of(request.ordinal) {
-            Ok(device) => device.clone(),
-            Err(reason) => unreachable!("`device_requests` found the device: {reason}"),
-        },
-    }
+    let found = (platform(request.kind).device)(request.ordinal);
+    found.unwrap_or_else(|reason| unreachable!("`device_requests` found the device: {reason}"))
 }

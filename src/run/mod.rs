@@ -16,12 +16,12 @@ use sweeper_engine::compile::CachePlace;
 use sweeper_engine::compile::CompileError;
 use sweeper_engine::compile::kernels::Built;
 use sweeper_engine::compile::toolchain::Toolchain;
-use sweeper_engine::device::cpu;
+use sweeper_engine::device::platform::platform;
 use sweeper_engine::execute::protocol::{DeviceRequest, Stage};
 use sweeper_engine::execute::supervisor::{Supervisor, WorkerCommand, WorkerError};
 use sweeper_manifest::Manifest;
 use sweeper_manifest::plan::{Outline, Plan};
-use sweeper_model::hardware::{DeviceIdentity, DeviceKind};
+use sweeper_model::hardware::DeviceIdentity;
 use sweeper_model::identity::{PointId, RunId};
 use sweeper_model::row::Row;
 use sweeper_model::shard::Part;
@@ -385,9 +385,10 @@ fn requests_with_answers(
     // Code of users may start processes, which must not be taken for what another one left.
     let is_ours = manifest.declared().next().is_none();
     for device in &mut requests {
-        if device.kind == DeviceKind::Cpu && is_ours {
+        if is_ours {
             let processors = rayon::current_num_threads();
-            device.spare = cpu::identity::spare_cpus(device.threads as usize, processors);
+            let threads = device.threads as usize;
+            device.spare = (platform(device.kind).spare_processors)(threads, processors);
         }
         device.answers = request.cache_dir.as_ref().map(|dir| CachePlace {
             dir: dir.clone(),

@@ -9,7 +9,6 @@ use super::{Ended, Event, RunError, ceilings_file, standings};
 use sweeper_engine::compile::CompileError;
 use sweeper_engine::execute::refused::refused;
 use sweeper_manifest::plan::Planned;
-use sweeper_model::hardware::DeviceKind;
 use sweeper_model::identity::RunId;
 use sweeper_model::proc_stat::CpuPressure;
 use sweeper_model::row::Row;
@@ -156,10 +155,10 @@ impl Session<'_> {
     /// The use of the devices' time so far.
     fn usage(&mut self) -> RunUsage {
         // On the null device no time passes.
-        let is_null = self.plan.device.kind == DeviceKind::Null;
-        let seconds = |time: Duration| match is_null {
-            true => 0.0,
-            false => (time.as_secs_f64() * 1e6).round() / 1e6,
+        let passes_time = self.plan.device.kind.facts().computes;
+        let seconds = |time: Duration| match passes_time {
+            true => (time.as_secs_f64() * 1e6).round() / 1e6,
+            false => 0.0,
         };
         let devices = self.devices.iter().zip(&self.usage).enumerate();
         let devices = devices.map(|(worker, (device, usage))| DeviceUsage {
@@ -185,7 +184,7 @@ impl Session<'_> {
             });
         let usage = RunUsage::new(wall_s, self.compiled, devices.collect(), anchors);
         RunUsage {
-            pressure: pressure.filter(|_| !is_null),
+            pressure: pressure.filter(|_| passes_time),
             ..usage
         }
     }

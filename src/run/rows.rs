@@ -200,7 +200,7 @@ impl<'a> RowMaker<'a> {
 
     /// The script of the null device for a point.
     pub fn script(&self, point: &Planned) -> (Option<Script>, Option<Status>) {
-        if self.plan.device.kind != DeviceKind::Null {
+        if self.plan.device.kind.facts().computes {
             return (None, None);
         }
         let answer = match self.plan.grid.null_answer(point.point) {
@@ -249,11 +249,9 @@ fn named_values(
 
 /// Seconds since 1970. On the null device no time passes: its files are equal every time.
 pub fn now_unix_s(kind: DeviceKind) -> f64 {
-    match kind {
-        DeviceKind::Null => 0.0,
-        DeviceKind::Cpu | DeviceKind::Cuda => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            (now.map_or(0.0, |now| now.as_secs_f64()) * 1e3).round() / 1e3
-        }
+    if !kind.facts().computes {
+        return 0.0;
     }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    (now.map_or(0.0, |now| now.as_secs_f64()) * 1e3).round() / 1e3
 }

@@ -9,7 +9,7 @@ use sweeper_program::{
 };
 use sweeper_workloads::registry;
 
-use crate::conformance::{Case, artifacts, cuda, gpu, problem};
+use crate::conformance::{Case, artifacts, cuda, gpu, problem, run_on_cpu};
 use crate::place::{Place, code, text};
 use crate::shim::{self, Mode};
 
@@ -180,19 +180,7 @@ fn outputs(words: &Parameters, phase: Phase, inputs: &Tensors) -> Tensors {
     let workload = registry::workload("transformer").unwrap();
     let problem = workload.problem(words, Dtype::F32).unwrap();
     let program = problem.program("compiled", phase, &CanonicalShape::default(), &Target::Cpu);
-    let program = program.unwrap();
-    let artifacts = artifacts(&program);
-    let mut device = Cpu::new(2).unwrap();
-    device.bind(inputs).unwrap();
-    let job = Job {
-        program,
-        artifacts: &artifacts,
-        script: None,
-    };
-    let prepared = device.prepare(job).unwrap();
-    device.poison(prepared).unwrap();
-    device.sample(prepared, 1).unwrap();
-    device.results(prepared, &problem.outputs(phase)).unwrap()
+    run_on_cpu(program.unwrap(), inputs, &problem.outputs(phase), 2, 1)
 }
 
 /// A step changes parameters and moments where they are. Each run begins with what was given, also

@@ -28,7 +28,6 @@ use crate::run::device_requests;
 use session::{Seat, Session};
 use sweeper_engine::execute::supervisor::IdleWorkers;
 use sweeper_manifest::Manifest;
-use sweeper_model::hardware::DeviceKind;
 use sweeper_model::scratch::Scratch;
 use table::Journal;
 use verdict::Verdict;
@@ -163,9 +162,10 @@ fn problems(
 /// The devices, those of which there are several by name.
 fn devices(manifest: &Manifest) -> Result<Vec<Option<String>>, String> {
     let requests = device_requests(manifest).map_err(|error| error.to_string())?;
-    let each = requests.iter().map(|request| match request.kind {
-        DeviceKind::Cuda => Some(format!("cuda:{}", request.ordinal)),
-        DeviceKind::Cpu | DeviceKind::Null => None,
+    let each = requests.iter().map(|request| {
+        let facts = request.kind.facts();
+        let name = || format!("{}:{}", facts.name, request.ordinal);
+        facts.is_gpu.then(name)
     });
     Ok(each.collect())
 }

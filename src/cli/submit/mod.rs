@@ -23,7 +23,6 @@ use crate::run::retry::Retry;
 use script::Scripts;
 use sweeper_manifest::Manifest;
 use sweeper_manifest::settings::Cluster;
-use sweeper_model::hardware::DeviceKind;
 use sweeper_model::identity::{Digest, Encoder};
 use sweeper_results::record::submission::{FOLDER, Submission, nothing_begun};
 
@@ -239,17 +238,18 @@ fn compile(manifest: &Manifest, scripts: &Scripts<'_>, screen: &Screen) -> Optio
     if let Some(arch) = &cluster.arch {
         return Some(scripts.compile(Some(arch), dir));
     }
-    match run::likely_kind(manifest) {
-        DeviceKind::Null => None,
-        DeviceKind::Cpu if cluster.gpus.is_none() => Some(scripts.compile(None, dir)),
-        DeviceKind::Cpu | DeviceKind::Cuda => {
-            screen.note(
-                "kernels are compiled by the tasks, since it is not known for which GPU: `cluster.arch` (such as \
-                 sm_90) compiles them once, ahead",
-            );
-            None
-        }
+    let facts = run::likely_kind(manifest).facts();
+    if !facts.computes {
+        return None;
     }
+    if !facts.is_gpu && cluster.gpus.is_none() {
+        return Some(scripts.compile(None, dir));
+    }
+    screen.note(
+        "kernels are compiled by the tasks, since it is not known for which GPU: `cluster.arch` (such as \
+         sm_90) compiles them once, ahead",
+    );
+    None
 }
 
 /// The cache that a step of its own fills for all nodes: the first upstream, where it is a folder

@@ -20,7 +20,6 @@ use crate::compile::CachePlace;
 use crate::compile::background::{Background, CompileFailure, News, Opening, Scope};
 use crate::device::{Device, DeviceError, Job, Prepared, Sample};
 use sweeper_manifest::settings::AutoRules;
-use sweeper_model::hardware::DeviceKind;
 use sweeper_model::row::hot_path::HotPath;
 use sweeper_model::word::Word as _;
 
@@ -151,7 +150,7 @@ impl Auto {
                 launches: totals.launches,
                 bytes: totals.read_bytes + totals.written_bytes,
             },
-            launch_ns: launch_ns(identity.kind == DeviceKind::Cuda),
+            launch_ns: launch_ns(identity.kind.facts().is_gpu),
             iterations,
             known: None,
             refused: vec![],

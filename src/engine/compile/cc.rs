@@ -1,5 +1,6 @@
 //! The system's C compiler: its identity, and kernels to shared objects.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsStr;
 use std::fmt;
@@ -9,11 +10,13 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use sha2::{Digest, Sha256};
+use sweeper_cache::Kind;
 use sweeper_program::KernelSource;
 
 use super::digests::Digests;
 use super::elf;
 use super::process::{first_line, output, run};
+use super::toolchain::{Compiler, LanguageFacts, Made};
 use super::{Bounds, CompileError};
 use crate::device::memory;
 use crate::device::sandbox::Sandbox;
@@ -227,11 +230,6 @@ impl Cc {
         })
     }
 
-    /// The options of every kernel, in the order given.
-    pub fn options(&self) -> &[String] {
-        &self.options
-    }
-
     /// Compiles one kernel to a shared object.
     ///
     /// # Errors
@@ -302,6 +300,52 @@ impl Cc {
             .with_memory(memory::available_bytes() / 2);
         let enclosed = sandbox.enclose(command);
         enclosed.map_err(|error| CompileError::Unavailable(error.to_string()))
+    }
+}
+
+/// The properties of C.
+pub const FACTS: LanguageFacts = LanguageFacts {
+    word: "c",
+    compiler: "cc",
+    subject: "compiler",
+    options: OPTIONS,
+    artifact: Kind::SharedObject,
+    // The logs of C compilers have none.
+    resources: |_| BTreeMap::new(),
+    find: |search| {
+        let named = search.named_cc.as_deref().map(Path::as_os_str);
+        Ok(Box::new(Cc::find(named, &search.digests, search.stop)?))
+    },
+};
+
+impl Compiler for Cc {
+    fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn describe(&self) -> String {
+        let identity = &self.identity[..12];
+        format!("cc {} ({}, {identity})", self.version, self.machine)
+    }
+
+    fn summary(&self) -> String {
+        format!("{} for {}", self.version, self.machine)
+    }
+
+    fn options(&self) -> Vec<String> {
+        self.options.clone()
+    }
+
+    fn compile(
+        &self,
+        source: &KernelSource,
+        _arch: &str,
+        bounds: &Bounds<'_>,
+    ) -> Result<Made, CompileError> {
+        Ok(Made {
+            payload: self.compile(source, bounds)?,
+            ..Made::default()
+        })
     }
 }
 

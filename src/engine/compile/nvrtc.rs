@@ -13,9 +13,12 @@ use std::{fs, iter};
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 use sha2::{Digest, Sha256};
+use sweeper_cache::Kind;
 use sweeper_program::KernelSource;
 
 use super::digests::Digests;
+use super::elf;
+use super::toolchain::{self, LanguageFacts, Made};
 use super::{Bounds, CompileError};
 use crate::device::cuda::compiler::{Compilation, Compiler, Refusal, Text};
 use sweeper_model::library_folders::{FOLDERS_VARIABLE, children, folders};
@@ -241,6 +244,52 @@ impl Nvrtc {
                 "the thread that compiles panicked".to_owned(),
             )),
         }
+    }
+}
+
+/// The properties of CUDA.
+pub const FACTS: LanguageFacts = LanguageFacts {
+    word: "cuda",
+    compiler: "nvrtc",
+    subject: "nvrtc",
+    options: OPTIONS,
+    artifact: Kind::Cubin,
+    resources: |made| resources(&made.log, &made.symbols),
+    find: |search| Ok(Box::new(Nvrtc::find(&search.digests)?)),
+};
+
+impl toolchain::Compiler for Nvrtc {
+    fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn describe(&self) -> String {
+        format!("nvrtc {} ({})", self.build, &self.identity[..12])
+    }
+
+    fn summary(&self) -> String {
+        format!("{} at {}", self.version, self.path.display())
+    }
+
+    fn options(&self) -> Vec<String> {
+        OPTIONS.iter().map(ToString::to_string).collect()
+    }
+
+    fn compile(
+        &self,
+        source: &KernelSource,
+        arch: &str,
+        bounds: &Bounds<'_>,
+    ) -> Result<Made, CompileError> {
+        let compilation = self.compile(source, arch, bounds)?;
+        elf::check(&compilation.cubin)
+            .map_err(|reason| CompileError::Surroundings(format!("NVRTC's cubin {reason}")))?;
+        Ok(Made {
+            payload: compilation.cubin,
+            symbols: compilation.symbols,
+            log: compilation.log,
+            compile_ns: 0,
+        })
     }
 }
 

@@ -1,17 +1,101 @@
 //! The compilers of a machine.
 
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
-use sweeper_program::Language;
+use serde_json::Number;
+use sweeper_cache::Kind;
+use sweeper_program::{KernelSource, Language};
 
-use super::NEVER;
-use super::cc::Cc;
+use super::cc;
 use super::digests::Digests;
-use super::nvrtc::Nvrtc;
+use super::nvrtc;
+use super::{Bounds, CompileError, NEVER};
+use crate::device::platform::platform;
 use sweeper_model::hardware::DeviceKind;
+
+/// A compiler that was found.
+pub trait Compiler: Debug + Send + Sync {
+    /// A digest that changes whenever the compiler would.
+    fn identity(&self) -> &str;
+
+    /// Its name, version and identity, for run ids.
+    fn describe(&self) -> String;
+
+    /// Its version and where it is from, for people.
+    fn summary(&self) -> String;
+
+    /// The options of every kernel, in the order given.
+    fn options(&self) -> Vec<String>;
+
+    /// Compiles one kernel for an instruction set.
+    ///
+    /// # Errors
+    /// The compiler's complaints, a time-out, a stop, or the trouble that kept it from running.
+    fn compile(
+        &self,
+        source: &KernelSource,
+        arch: &str,
+        bounds: &Bounds<'_>,
+    ) -> Result<Made, CompileError>;
+}
+
+/// The output of a compiler.
+#[derive(Default)]
+pub struct Made {
+    /// A shared object or a cubin.
+    pub payload: Vec<u8>,
+    /// Symbols of what the source was asked for by name expressions.
+    pub symbols: BTreeMap<String, String>,
+    /// What the compiler reported.
+    pub log: String,
+    /// How long it took, in nanoseconds.
+    pub compile_ns: u64,
+}
+
+/// A language of kernels: its properties that count without a compiler, and how to find one.
+pub struct LanguageFacts {
+    /// The word of kernel keys.
+    pub word: &'static str,
+    /// The name of its compiler.
+    pub compiler: &'static str,
+    /// The word of the doctor's line about that.
+    pub subject: &'static str,
+    /// How every kernel is compiled, as kernel keys have it.
+    pub options: &'static [&'static str],
+    /// The kind of its artifacts in the cache.
+    pub artifact: Kind,
+    /// A kernel's use of a processor, as far as the compiler's report has it.
+    pub resources: fn(&Made) -> BTreeMap<String, Number>,
+    /// Looks for the compiler, or says why there is none, and the package to install.
+    pub find: fn(&Search) -> Result<Box<dyn Compiler>, String>,
+}
+
+/// How many languages there are.
+const LANGUAGES: usize = Language::Cuda as usize + 1;
+
+/// The properties of a language.
+pub fn facts(language: Language) -> &'static LanguageFacts {
+    match language {
+        Language::C => &cc::FACTS,
+        Language::Cuda => &nvrtc::FACTS,
+    }
+}
+
+/// How compilers are looked for.
+#[derive(Debug)]
+pub struct Search {
+    /// The C compiler to use instead of the usual ones.
+    pub named_cc: Option<PathBuf>,
+    /// Digests of compilers that were looked at before.
+    pub digests: Digests,
+    /// Ends a search.
+    pub stop: &'static AtomicBool,
+}
 
 /// The compilers that this machine has. Each is looked for when it is first asked for: that runs
 /// programs, or reads a hundred megabytes.
@@ -23,25 +107,9 @@ pub struct Toolchain {
 /// Compilers, or why there are none, as far as anybody asked.
 #[derive(Debug)]
 struct Found {
-    /// The C compiler to use instead of the usual ones.
-    named_cc: Option<PathBuf>,
-    cc: OnceLock<Result<Cc, String>>,
-    nvrtc: OnceLock<Result<Nvrtc, String>>,
-    digests: Digests,
-    /// Ends a search.
-    stop: &'static AtomicBool,
-}
-
-impl Default for Found {
-    fn default() -> Self {
-        Found {
-            named_cc: None,
-            cc: OnceLock::new(),
-            nvrtc: OnceLock::new(),
-            digests: Digests::default(),
-            stop: &NEVER,
-        }
-    }
+    search: Search,
+    /// By the number of each language.
+    compilers: [OnceLock<Result<Box<dyn Compiler>, String>>; LANGUAGES],
 }
 
 /// A search that was begun ahead. It ends before the owner of this value does: a process that ended
@@ -74,31 +142,38 @@ impl Toolchain {
         cache: Option<&Path>,
         stop: &'static AtomicBool,
     ) -> Self {
-        Toolchain {
-            found: Arc::new(Found {
-                named_cc: cc,
-                digests: Digests::remembered_in(cache),
-                stop,
-                ..Found::default()
-            }),
-        }
+        let search = Search {
+            named_cc: cc,
+            digests: Digests::remembered_in(cache),
+            stop,
+        };
+        Toolchain::with(search, [const { OnceLock::new() }; LANGUAGES])
     }
 
     /// No compilers, for this reason.
     pub fn none(reason: &str) -> Self {
+        let search = Search {
+            named_cc: None,
+            digests: Digests::default(),
+            stop: &NEVER,
+        };
+        let none = |_| OnceLock::from(Err(reason.to_owned()));
+        Toolchain::with(search, std::array::from_fn(none))
+    }
+
+    fn with(
+        search: Search,
+        compilers: [OnceLock<Result<Box<dyn Compiler>, String>>; LANGUAGES],
+    ) -> Self {
         Toolchain {
-            found: Arc::new(Found {
-                cc: OnceLock::from(Err(reason.to_owned())),
-                nvrtc: OnceLock::from(Err(reason.to_owned())),
-                ..Found::default()
-            }),
+            found: Arc::new(Found { search, compilers }),
         }
     }
 
     /// Begins to look for the compiler that a kind of device needs, if it needs one, while the
     /// caller does something else.
     pub fn look_ahead(&self, kind: DeviceKind) -> Ahead {
-        if kind == DeviceKind::Null {
+        if !kind.facts().computes {
             return Ahead { thread: None };
         }
         let toolchain = self.clone();
@@ -110,62 +185,28 @@ impl Toolchain {
         }
     }
 
-    /// The C compiler.
-    ///
-    /// # Errors
-    /// Why there is none, and the package to install.
-    pub fn cc(&self) -> Result<&Cc, &str> {
-        let Found {
-            named_cc,
-            cc,
-            digests,
-            stop,
-            ..
-        } = &*self.found;
-        let named = named_cc.as_deref().map(Path::as_os_str);
-        let found = cc.get_or_init(|| Cc::find(named, digests, stop));
-        found.as_ref().map_err(String::as_str)
-    }
-
-    /// NVRTC.
-    ///
-    /// # Errors
-    /// Why there is none, and the package to install.
-    pub fn nvrtc(&self) -> Result<&Nvrtc, &str> {
-        let Found { nvrtc, digests, .. } = &*self.found;
-        let found = nvrtc.get_or_init(|| Nvrtc::find(digests));
-        found.as_ref().map_err(String::as_str)
-    }
-
     /// One line that identifies everything that counts for a kind of device, for run ids; equal
     /// lines, equal compilers.
     pub fn identity(&self, kind: DeviceKind) -> String {
-        self.describe(match kind {
-            DeviceKind::Cpu | DeviceKind::Null => Language::C,
-            DeviceKind::Cuda => Language::Cuda,
-        })
+        self.describe(platform(kind).language)
     }
 
     /// The compiler of a language, for people and run ids.
     pub(super) fn describe(&self, language: Language) -> String {
-        match language {
-            Language::C => match self.cc() {
-                Ok(cc) => format!("cc {} ({}, {})", cc.version, cc.machine, &cc.identity[..12]),
-                Err(_) => "no cc".to_owned(),
-            },
-            Language::Cuda => match self.nvrtc() {
-                Ok(nvrtc) => format!("nvrtc {} ({})", nvrtc.build, &nvrtc.identity[..12]),
-                Err(_) => "no nvrtc".to_owned(),
-            },
+        match self.compiler(language) {
+            Ok(compiler) => compiler.describe(),
+            Err(_) => format!("no {}", facts(language).compiler),
         }
     }
 
-    /// The identity of a language's compiler, or why there is none.
-    pub(super) fn compiler(&self, language: Language) -> Result<&str, &str> {
-        match language {
-            Language::C => self.cc().map(|cc| cc.identity.as_str()),
-            Language::Cuda => self.nvrtc().map(|nvrtc| nvrtc.identity.as_str()),
-        }
+    /// The compiler of a language.
+    ///
+    /// # Errors
+    /// Why there is none, and the package to install.
+    pub fn compiler(&self, language: Language) -> Result<&dyn Compiler, &str> {
+        let Found { search, compilers } = &*self.found;
+        let found = compilers[language as usize].get_or_init(|| (facts(language).find)(search));
+        found.as_deref().map_err(String::as_str)
     }
 }
 
@@ -185,16 +226,22 @@ mod tests {
         fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).unwrap();
         let toolchain = Toolchain::here(Some(slow), None);
         drop(toolchain.look_ahead(DeviceKind::Null));
-        assert!(toolchain.found.cc.get().is_none(), "it needs no compiler");
+        assert!(
+            toolchain.found.compilers[0].get().is_none(),
+            "it needs no compiler"
+        );
         drop(toolchain.look_ahead(DeviceKind::Cpu));
-        assert!(toolchain.found.cc.get().is_some(), "it is still looked for");
+        assert!(
+            toolchain.found.compilers[0].get().is_some(),
+            "it is still looked for"
+        );
         let begun_and_failed = || -> Result<(), String> {
             let _ahead = toolchain.look_ahead(DeviceKind::Cuda);
             Err("something else".to_owned())?;
             Ok(())
         };
         begun_and_failed().unwrap_err();
-        assert!(toolchain.found.nvrtc.get().is_some());
+        assert!(toolchain.found.compilers[1].get().is_some());
         assert_eq!(Arc::strong_count(&toolchain.found), 1);
     }
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use sweeper_program::{Target, Tensors};
 use sweeper_workloads::ceilings::{Counts, Probe, Size, probes};
 
-use super::{Artifact, Device, DeviceError, DeviceIdentity, DeviceKind, Job};
+use super::platform::platform;
+use super::{Artifact, Device, DeviceError, DeviceIdentity, Job};
 use sweeper_model::hardware::ceilings::Ceilings;
 
 /// How long one probe runs: clocks must have risen.
@@ -20,17 +21,7 @@ pub fn probes_of(device: &DeviceIdentity, target: &Target, threads: u32) -> Vec<
 }
 
 fn size_of(device: &DeviceIdentity, threads: u32) -> Size {
-    let detail = |name: &str| device.details.get(name)?.parse().ok();
-    match device.kind {
-        DeviceKind::Cpu | DeviceKind::Null => Size {
-            workers: threads,
-            cache_bytes: super::cpu::identity::last_cache_bytes(),
-        },
-        DeviceKind::Cuda => Size {
-            workers: detail("multiprocessors").unwrap_or(1) as u32,
-            cache_bytes: detail("l2_bytes").unwrap_or(0),
-        },
-    }
+    (platform(device.kind).probe_size)(device, threads)
 }
 
 /// Measures the ceilings of a device. `artifacts` has one for each source of the probes' kernels,

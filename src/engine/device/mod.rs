@@ -8,11 +8,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Buffer, Foreign, Kernel, Program, Target, Tensors};
+use sweeper_program::{Buffer, Foreign, Kernel, Program, Runner, Target, Tensors};
 
+pub mod platform;
 pub mod null;
 pub mod cpu;
 pub mod cuda;
@@ -21,7 +23,6 @@ pub mod process;
 pub mod sandbox;
 pub mod memory;
 pub mod busy;
-pub mod busy_time;
 pub mod nvtx;
 pub mod foreign;
 pub mod launcher;
@@ -111,9 +112,10 @@ pub struct Job<'a> {
     pub script: Option<Script>,
 }
 
-/// A program that was prepared, by number.
+/// A program that was prepared: its number among those of the runner that has it, or of the device
+/// itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Prepared(pub usize);
+pub struct Prepared(pub usize, pub Option<Runner>);
 
 /// A sample may wait for a processor for this part of its time.
 const MOST_WAITED: f64 = 0.01;
@@ -433,6 +435,12 @@ pub trait Device: RunsPrograms {
         None
     }
 
+    /// How long it has run programs so far, by the host's clock: the rest of a run's time it waits
+    /// for its host. Nothing where no time passes.
+    fn running(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Makes `inputs` resident and forgets the inputs of the problem before, with all its programs.
     ///
     /// # Errors
@@ -498,6 +506,26 @@ fn needs_runner(kernel: &str) -> DeviceError {
 fn no_loop() -> DeviceError {
     let reason = "whole loops are those of programs that run on the device itself";
     DeviceError::Unavailable(reason.to_owned())
+}
+
+/// Refuses a program whose given buffers have other sizes than the tensors that were bound, of
+/// which `bound` says the bytes.
+fn check_given(
+    program: &Program,
+    bound: impl Fn(&str) -> Option<usize>,
+) -> Result<(), DeviceError> {
+    for buffer in program.buffers.iter().filter(|buffer| buffer.is_given()) {
+        let bound = bound(&buffer.name);
+        if bound != Some(buffer.size_bytes() as usize) {
+            return Err(DeviceError::Launch(format!(
+                "the program reads {} bytes of `{}`, the problem has {}",
+                buffer.size_bytes(),
+                buffer.name,
+                bound.unwrap_or(0)
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The keys of some artifacts, each once.

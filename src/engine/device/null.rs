@@ -1,11 +1,12 @@
 //! A device that does nothing, in scripted times: the whole engine is tested with it, to the byte.
 
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Program, Target, Tensors};
+use sweeper_program::{Language, Program, Target, Tensors};
 
+use super::platform::{Platform, threads_of_all};
 use super::{
     Device, DeviceError, DeviceIdentity, DeviceKind, DeviceMemory, Job, Prepared, RunsPrograms,
-    Sample, Script,
+    Sample, Script, cpu,
 };
 
 /// The null device.
@@ -53,6 +54,25 @@ impl Null {
     }
 }
 
+/// Null devices as a platform: as many as a manifest asks for.
+pub static PLATFORM: Platform = Platform {
+    kind: DeviceKind::Null,
+    language: Language::C,
+    may_be_here: || true,
+    discover: || Ok(vec![Null::default().identity]),
+    device: |ordinal| Ok(Null::unit(ordinal).identity),
+    device_of_arch: |_| None,
+    target: |_| Target::Cpu,
+    describe: |_, _| "does nothing, in scripted times; for tests".to_owned(),
+    libraries: Vec::new,
+    probe_size: cpu::probe_size,
+    open: |opening| Ok((Box::new(Null::unit(opening.ordinal)), None)),
+    input_copies: 0,
+    host_threads: threads_of_all,
+    spare_processors: |_, _| Vec::new(),
+    blocks_at_once: [2, 2],
+};
+
 impl Device for Null {
     fn identity(&self) -> &DeviceIdentity {
         &self.identity
@@ -82,7 +102,7 @@ impl Device for Null {
             script,
             samples: 0,
         });
-        Ok(Prepared(self.programs.len() - 1))
+        Ok(Prepared(self.programs.len() - 1, None))
     }
 
     fn run_loop(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {

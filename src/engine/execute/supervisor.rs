@@ -15,11 +15,12 @@ use sweeper_program::Workload as _;
 
 use super::peer;
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
+use crate::device::platform::platform;
 use crate::device::process::{LastWords, in_own_session, is_of_others, kill_session, signal_name};
 use crate::device::{Artifact, memory};
 use sweeper_manifest::declared::Declared;
+use sweeper_model::hardware::DeviceIdentity;
 use sweeper_model::hardware::ceilings::Ceilings;
-use sweeper_model::hardware::{DeviceIdentity, DeviceKind};
 use sweeper_model::proc_stat::stat_of;
 use sweeper_model::row::outcome::{Cause, Outcome, Status};
 use sweeper_model::scratch;
@@ -199,13 +200,12 @@ impl Supervisor {
         measured
     }
 
-    /// Greatest number of blocks that a worker has: where it disturbs no clock, the next ones are
-    /// made ready while one is measured. On a CPU that takes longer than to measure some blocks.
+    /// Greatest number of blocks that a worker has.
     pub fn depth(&self) -> usize {
-        match self.device.kind {
-            DeviceKind::Cpu if self.device.spare.is_empty() => 1,
-            DeviceKind::Cpu => 3,
-            DeviceKind::Cuda | DeviceKind::Null => 2,
+        let [usual, with_spare] = platform(self.device.kind).blocks_at_once;
+        match self.device.spare.is_empty() {
+            true => usual,
+            false => with_spare,
         }
     }
 

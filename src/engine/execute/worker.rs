@@ -19,15 +19,13 @@ use super::block_inputs::BlockInputs;
 use super::foreign_oracle;
 use super::fresh;
 use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send};
-use crate::device::busy_time::BusyTimeDevice;
-use crate::device::cpu::{Cpu, identity};
-use crate::device::cuda::Cuda;
+use crate::device::cpu::identity;
 use crate::device::foreign::command::Commands;
-use crate::device::foreign::python::{Place, Python};
+use crate::device::foreign::python::Python;
 use crate::device::foreign::referee::Referee;
 use crate::device::foreign::{ForeignRunner, WithRunners};
-use crate::device::null::Null;
 use crate::device::nvtx::Ranges;
+use crate::device::platform::{Opening, platform};
 use crate::device::{Artifact, Device, DeviceError, ceilings};
 use sweeper_manifest::declared::Declared;
 use sweeper_model::hardware::DeviceKind;
@@ -72,11 +70,7 @@ pub fn serve(
         return send(&mut events, &Event::NotReady(reason));
     }
     send(&mut events, &Event::Ready(device.identity().clone()))?;
-    let copies = match request.kind {
-        DeviceKind::Null => 0,
-        DeviceKind::Cuda => 1,
-        DeviceKind::Cpu => 2,
-    };
+    let copies = platform(request.kind).input_copies;
     let answers = Answers::open(request.answers.as_ref().filter(|_| copies > 0));
     let answers = Arc::new(answers);
     let readers_answers = Arc::clone(&answers);
@@ -117,19 +111,9 @@ fn declared_in(request: &DeviceRequest) -> Result<Vec<&'static Declared>, String
 /// Starts the threads that share parallel work, on so many processors.
 fn start_threads(kind: DeviceKind, processors: usize) -> Result<(), rayon::ThreadPoolBuildError> {
     let is_told = std::env::var_os("RAYON_NUM_THREADS").is_some();
-    let wanted = threads(kind, processors, is_told);
+    let wanted = (platform(kind).host_threads)(processors, is_told);
     let pool = ThreadPoolBuilder::new().num_threads(wanted);
     pool.build_global()
-}
-
-/// How many; 0 for the environment's number. On a GPU the oracle works beside the thread that has
-/// the device, which must not wait for a processor.
-fn threads(kind: DeviceKind, processors: usize, is_told: bool) -> usize {
-    match kind {
-        DeviceKind::Cuda => processors.saturating_sub(1).max(1),
-        DeviceKind::Cpu | DeviceKind::Null if is_told => 0,
-        DeviceKind::Cpu | DeviceKind::Null => processors.max(1),
-    }
 }
 
 /// The threads that make blocks ready where nothing is measured; `None` for those of all work.
@@ -284,7 +268,7 @@ impl<W: Write> Bench<W> {
             let artifacts = &self.artifacts;
             reporter.fresh_starts = fresh::starts(&block, artifacts, &self.request, &mut reporter);
         }
-        let mut watched = BusyTimeDevice::new(self.device.as_mut());
+        let before = self.device.running();
         let artifacts = &self.artifacts;
         let answers = &self.answers;
         let measured = block::measure(
@@ -292,10 +276,10 @@ impl<W: Write> Bench<W> {
             block_inputs,
             artifacts,
             answers,
-            &mut watched,
+            self.device.as_mut(),
             &mut reporter,
         );
-        let running = watched.running();
+        let running = self.device.running() - before;
         let broken = reporter.broken.take();
         if let Some(ranges) = reporter.ranges {
             ranges.end();
@@ -313,21 +297,17 @@ impl<W: Write> Bench<W> {
 /// # Errors
 /// The missing part.
 pub fn open(request: &DeviceRequest) -> Result<Box<dyn Device>, DeviceError> {
-    let (device, place): (Box<dyn Device>, Place) = match request.kind {
-        DeviceKind::Null => return Ok(Box::new(Null::unit(request.ordinal))),
-        DeviceKind::Cpu => {
-            let threads = request.threads as usize;
-            let device = Cpu::new(threads)?.beginning(request.cache);
-            (Box::new(device), Place::of_cpu(threads, request.cache))
-        }
-        DeviceKind::Cuda => {
-            let device = Cuda::open(request.ordinal, request.cache)?;
-            let unit = device.identity().unit.clone();
-            foreign_oracle::use_gpu(device.identity());
-            let ordinal = request.ordinal;
-            (Box::new(device), Place::Cuda { unit, ordinal })
-        }
+    let (device, place) = (platform(request.kind).open)(&Opening {
+        ordinal: request.ordinal,
+        threads: request.threads,
+        cache: request.cache,
+    })?;
+    let Some(place) = place else {
+        return Ok(device);
     };
+    if request.kind.facts().is_gpu {
+        foreign_oracle::use_gpu(device.identity());
+    }
     let limit = request.silence_limit;
     let below_cache = request.answers.as_ref().map(|cache| cache.dir.clone());
     let cache_dir = request.compiled_code.clone().or(below_cache);
@@ -394,18 +374,5 @@ impl<W: Write> Listener for Reporter<'_, W> {
             (found.fresh_starts, found.cold_starts) = (starts.warm, starts.cold);
         }
         self.say(&Event::Finished { number, outcome });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn threads_are_those_of_the_allocation() {
-        assert_eq!(threads(DeviceKind::Cpu, 4, false), 4);
-        assert_eq!(threads(DeviceKind::Cpu, 4, true), 0);
-        assert_eq!(threads(DeviceKind::Cuda, 4, true), 3);
-        assert_eq!(threads(DeviceKind::Cuda, 1, false), 1);
     }
 }

@@ -66,9 +66,9 @@ impl Guess {
 
 /// A guess at one iteration's time, in nanoseconds.
 pub(super) fn iteration_ns(kind: DeviceKind, totals: &Totals, flops: f64) -> f64 {
-    let rates = match kind {
-        DeviceKind::Cpu | DeviceKind::Null => CPU,
-        DeviceKind::Cuda => GPU,
+    let rates = match kind.facts().is_gpu {
+        false => CPU,
+        true => GPU,
     };
     let flops_per_ns = match totals.calls {
         0 => rates.flops_per_ns,
@@ -133,7 +133,7 @@ impl Plan<'_> {
             Asked::Device => DEVICE_ORACLE_NS,
             Asked::Function => FUNCTION_ORACLE_NS.min(limit),
         };
-        if measure.verify && self.device.kind != DeviceKind::Null {
+        if measure.verify && self.device.kind.facts().computes {
             for block in &self.blocks {
                 let share_ns = oracle_ns(block.oracle.asked) / block.points.len() as f64;
                 for &point in &block.points {

@@ -288,22 +288,20 @@ pub fn modes(manifest: &Manifest, kind: DeviceKind) -> Vec<Mode> {
     if !loops.is_empty() {
         return loops.iter().copied().map(Mode::Loop).collect();
     }
-    match kind {
-        DeviceKind::Cpu => vec![Mode::Each(Launching::Launch)],
-        DeviceKind::Cuda | DeviceKind::Null => {
-            let ways = manifest.measure.modes.iter();
-            ways.copied().map(Mode::Each).collect()
-        }
+    if !kind.facts().has_launch_modes {
+        return vec![Mode::Each(Launching::Launch)];
     }
+    let ways = manifest.measure.modes.iter();
+    ways.copied().map(Mode::Each).collect()
 }
 
 /// The measurement settings that are part of a point's identity.
 pub fn conditions(manifest: &Manifest, kind: DeviceKind, mode: Mode) -> Conditions {
-    let cache = match (manifest.measure.l2, kind) {
+    let cache = match (manifest.measure.l2, kind.facts().is_gpu) {
         // Iterations follow one another.
         _ if mode.iterations().is_some() => CacheState::Hot,
-        (L2::Auto, DeviceKind::Cuda) | (L2::Cold, _) => CacheState::Cold,
-        (L2::Auto, DeviceKind::Cpu | DeviceKind::Null) | (L2::Hot, _) => CacheState::Hot,
+        (L2::Auto, true) | (L2::Cold, _) => CacheState::Cold,
+        (L2::Auto, false) | (L2::Hot, _) => CacheState::Hot,
         (L2::Clean, _) => CacheState::Clean,
     };
     Conditions {

@@ -6,7 +6,6 @@ use sweeper_program::workload::{AnswerSource, ORACLE_OPERATIONS_PER_SECOND};
 use sweeper_program::{CanonicalShape, Phase, Problem, Program};
 
 use super::{Kernels, PlanDevice};
-use sweeper_model::hardware::DeviceKind;
 
 /// An oracle that takes one thread of the host longer than so many seconds is asked on the device,
 /// where that has one.
@@ -84,7 +83,7 @@ fn host_or_device(
         return (Asked::Nobody, Vec::new());
     }
     let takes_long = operations > HOST_ORACLE_S * ORACLE_OPERATIONS_PER_SECOND;
-    let on_device = (takes_long && device.kind == DeviceKind::Cuda)
+    let on_device = (takes_long && device.kind.facts().is_gpu)
         .then(|| problem.device_oracle(phase, &device.target));
     let program = on_device.flatten().map(|oracle| oracle.program);
     (Asked::Host(operations), program.into_iter().collect())

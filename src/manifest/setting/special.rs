@@ -13,6 +13,7 @@ use crate::section::Context;
 use crate::settings::{DeviceUse, EXPORTS, Plots, Prune, Threads, Warmup};
 use crate::tree::{Node, Raw};
 use crate::wire;
+use sweeper_model::hardware::DeviceKind;
 use sweeper_model::status::Status;
 use sweeper_model::word::Word;
 
@@ -134,9 +135,9 @@ const DEVICES: &[&str] = &["auto", "cpu", "cuda", "cuda:0", "cuda:all", "null"];
 /// Devices that stand alone.
 const ALONE: &[(&str, DeviceUse)] = &[
     ("auto", DeviceUse::Auto),
-    ("cpu", DeviceUse::Cpu),
-    ("null", DeviceUse::Null),
-    ("cuda:all", DeviceUse::AllCuda),
+    ("cpu", DeviceUse::All(DeviceKind::Cpu)),
+    ("null", DeviceUse::All(DeviceKind::Null)),
+    ("cuda:all", DeviceUse::All(DeviceKind::Cuda)),
 ];
 
 impl Kind for Devices {
@@ -148,8 +149,10 @@ impl Kind for Devices {
 
     fn get(&self, manifest: &Manifest) -> Option<Data> {
         let devices = &manifest.device.use_;
-        if let DeviceUse::Cuda(indices) = devices {
-            let names = indices.iter().map(|index| format!("cuda:{index}"));
+        if let DeviceUse::Listed(kind, indices) = devices {
+            let names = indices
+                .iter()
+                .map(|index| format!("{}:{index}", kind.name()));
             return Some(Data::texts(names));
         }
         let alone = ALONE.iter().find(|(_, alone)| alone == devices);
@@ -190,7 +193,7 @@ fn devices(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<DeviceUse> {
             }
         }
     }
-    Some(DeviceUse::Cuda(cuda))
+    Some(DeviceUse::Listed(DeviceKind::Cuda, cuda))
 }
 
 /// `device.threads`: a number, or a string with environment variables that gives one.

@@ -23,14 +23,53 @@ pub enum DeviceKind {
     Null,
 }
 
+/// The properties of a kind of device that plans, runs and reports ask for.
+#[derive(Debug)]
+pub struct KindFacts {
+    /// The word of manifests and rows.
+    pub name: &'static str,
+    /// False where times follow a script: nothing is compiled, and no time passes.
+    pub computes: bool,
+    /// The device has processors and memory of its own, which are not the host's.
+    pub is_gpu: bool,
+    /// Programs are launched in the ways that the manifest names, as graphs too.
+    pub has_launch_modes: bool,
+    /// The assumed scale of the difference of two runs, as a share.
+    pub spread: f64,
+}
+
 impl DeviceKind {
+    /// The properties of the kind.
+    pub const fn facts(self) -> &'static KindFacts {
+        match self {
+            // Shared machines' processors change their clocks by a step or two between runs.
+            DeviceKind::Cpu => &KindFacts {
+                name: "cpu",
+                computes: true,
+                is_gpu: false,
+                has_launch_modes: false,
+                spread: 0.05,
+            },
+            DeviceKind::Cuda => &KindFacts {
+                name: "cuda",
+                computes: true,
+                is_gpu: true,
+                has_launch_modes: true,
+                spread: 0.01,
+            },
+            DeviceKind::Null => &KindFacts {
+                name: "null",
+                computes: false,
+                is_gpu: false,
+                has_launch_modes: true,
+                spread: 0.0,
+            },
+        }
+    }
+
     /// The word of manifests and rows.
     pub const fn name(self) -> &'static str {
-        match self {
-            DeviceKind::Cpu => "cpu",
-            DeviceKind::Cuda => "cuda",
-            DeviceKind::Null => "null",
-        }
+        self.facts().name
     }
 }
 

@@ -22,8 +22,8 @@ const RUNS: [usize; 4] = [1, 2, 4, 8];
 /// Differences that a scale needs at least.
 const LEAST_DIFFERENCES: usize = 6;
 
-/// The assumed scale of two runs on one GPU, as a share.
-const SCALE_OF_GPUS: f64 = 0.01;
+/// The greatest assumed scale, as a share, that still tells two single runs apart.
+const MOST_TELLING_SCALE: f64 = 0.01;
 
 /// Where a spread comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,21 +71,17 @@ impl Spread {
         }
     }
 
-    /// The assumed spread of a device that was not measured. Shared machines' processors change
-    /// their clocks by a step or two between runs; GPUs differ by less.
+    /// The assumed spread of a device that was not measured; that of a CPU if its kind is not
+    /// known.
     pub fn assumed(kind: Option<DeviceKind>) -> Self {
-        let scale = match kind {
-            Some(DeviceKind::Null) => 0.0,
-            Some(DeviceKind::Cuda) => SCALE_OF_GPUS,
-            Some(DeviceKind::Cpu) | None => 0.05,
-        };
-        Spread::constant(Origin::Assumed, scale.ln_1p())
+        let facts = kind.unwrap_or(DeviceKind::Cpu).facts();
+        Spread::constant(Origin::Assumed, facts.spread.ln_1p())
     }
 
     /// Whether it can tell two single runs apart. An assumption about processors can't: beside a
     /// busy neighbour the same program takes several times as long.
     pub fn tells_single_runs(&self) -> bool {
-        self.origin != Origin::Assumed || self.level(1).scale <= SCALE_OF_GPUS.ln_1p()
+        self.origin != Origin::Assumed || self.level(1).scale <= MOST_TELLING_SCALE.ln_1p()
     }
 
     /// The spread that a user gives: `share` is the standard deviation of the ratio of two runs,

@@ -5,7 +5,8 @@
 //! files are written once for each combination, in a folder such as `potentials=materialized`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -68,33 +69,15 @@ impl<'a> About<'a> {
     }
 }
 
-/// Writes the guides' files called `names` below `folder`; files without rows are left out. Ratios
-/// are relative to the baseline, or to the guide's backend where there is no baseline.
-///
-/// # Errors
-/// Errors of the file system.
-pub fn write(names: &[&str], rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result<()> {
-    for name in names {
-        match *name {
-            "compilation_economics" => write_economics(rows, about, folder)?,
-            BENCHMARK_RESULTS => write_operations(rows, folder)?,
-            "compiled_attention_benchmark" => write_attention(rows, about, folder)?,
-            "compiled_transformer_benchmark" => write_transformer(rows, about, folder)?,
-            CALIBRATION_PROFILE => {
-                let out = files::create(folder, "calibration_profile.json")?;
-                calibration_profile::write(rows, about, out)?;
-            }
-            _ => {}
-        }
-    }
-    write_semicrf(names, rows, folder)
-}
-
 /// The baseline of the compilation guide: an eager framework's way of computing.
 const EAGER: &str = "eager";
 
-/// The file of the compilation guide.
-fn write_economics(rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result<()> {
+/// The file of the compilation guide. Ratios are relative to the baseline, or to the guide's
+/// backend where there is none.
+///
+/// # Errors
+/// Errors of the file system, as of all writers here; files without rows are left out.
+pub fn write_economics(rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result<()> {
     let mut baselines = vec![about.baseline.unwrap_or(EAGER)];
     baselines.extend(about.more_baselines.iter().map(String::as_str));
     let found = economics::comparisons(rows, &baselines, about.iterations);
@@ -104,13 +87,22 @@ fn write_economics(rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result
     }
 }
 
+/// The file of the calibration guide.
+///
+/// # Errors
+/// Errors of the file system.
+pub fn write_calibration(rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result<()> {
+    let out = files::create(folder, "calibration_profile.json")?;
+    calibration_profile::write(rows, about, out)
+}
+
 /// The file of the operations guide, for each of several phases: the file has no column for them.
-fn write_operations(rows: &[Row], folder: &Path) -> io::Result<()> {
-    let rows: Vec<&Row> = rows
-        .iter()
-        .filter(|row| operations::is_its_row(row))
-        .collect();
-    for (path, rows) in combinations(&rows, &operations::COLUMNS) {
+///
+/// # Errors
+/// Errors of the file system.
+pub fn write_operations(rows: &[Row], folder: &Path) -> io::Result<()> {
+    let rows = rows.iter().filter(|row| operations::is_its_row(row));
+    for (path, rows) in combinations(&rows.collect::<Vec<_>>(), &operations::COLUMNS) {
         let results: Vec<_> = rows.into_iter().filter_map(operations::result).collect();
         if !results.is_empty() {
             let out = files::create(&folder.join(path), "benchmark_results.json")?;
@@ -121,61 +113,57 @@ fn write_operations(rows: &[Row], folder: &Path) -> io::Result<()> {
 }
 
 /// The file of the attention guide about attention.
-fn write_attention(rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// Errors of the file system.
+pub fn write_attention(rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result<()> {
     let baseline = about.baseline.unwrap_or(EAGER);
-    let rows: Vec<&Row> = rows
-        .iter()
-        .filter(|row| row.workload == attention::WORKLOAD)
-        .collect();
-    for (path, rows) in combinations(&rows, &attention::COLUMNS) {
-        let out = files::create(&folder.join(path), "compiled_attention_benchmark.csv")?;
-        attention::write(&rows, baseline, out)?;
-    }
-    Ok(())
+    let its = (attention::WORKLOAD, &attention::COLUMNS[..]);
+    let name = "compiled_attention_benchmark.csv";
+    write_each(rows, its, folder, name, |rows, out| {
+        attention::write(rows, baseline, out)
+    })
 }
 
 /// The file of the attention guide about models.
-fn write_transformer(rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// Errors of the file system.
+pub fn write_transformer(rows: &[Row], about: &About<'_>, folder: &Path) -> io::Result<()> {
     let baseline = about.baseline.unwrap_or(EAGER);
-    let rows: Vec<&Row> = rows
-        .iter()
-        .filter(|row| row.workload == transformer::WORKLOAD)
-        .collect();
-    for (path, rows) in combinations(&rows, &transformer::COLUMNS) {
-        let out = files::create(&folder.join(path), "compiled_transformer_benchmark.csv")?;
-        transformer::write(&rows, baseline, out)?;
-    }
-    Ok(())
+    let its = (transformer::WORKLOAD, &transformer::COLUMNS[..]);
+    let name = "compiled_transformer_benchmark.csv";
+    write_each(rows, its, folder, name, |rows, out| {
+        transformer::write(rows, baseline, out)
+    })
 }
 
-/// The files of the semi-CRF guide.
-fn write_semicrf(names: &[&str], rows: &[Row], folder: &Path) -> io::Result<()> {
-    let rows: Vec<&Row> = rows
-        .iter()
-        .filter(|row| row.workload == "semicrf")
-        .collect();
-    if rows.is_empty() {
-        return Ok(());
-    }
-    for (path, rows) in combinations(&rows, &semicrf::write::COLUMNS) {
-        let folder = folder.join(path);
-        for name in names {
-            match *name {
-                "benchmark_full" => {
-                    let out = files::create(&folder, "benchmark_full.csv")?;
-                    semicrf::write::write_benchmark_full(&rows, out)?;
-                }
-                "memory_breakdown" => {
-                    let out = files::create(&folder, "memory_breakdown.csv")?;
-                    semicrf::write::write_memory_breakdown(&rows, out)?;
-                }
-                "heatmap_data" => {
-                    let out = files::create(&folder, "heatmap_data.json")?;
-                    semicrf::write::write_heatmap_data(&rows, out)?;
-                }
-                _ => {}
-            }
-        }
+/// A file of the semi-CRF guide.
+///
+/// # Errors
+/// Errors of the file system.
+pub fn write_semicrf(
+    rows: &[Row],
+    folder: &Path,
+    name: &str,
+    write: fn(&[&Row], BufWriter<File>) -> io::Result<()>,
+) -> io::Result<()> {
+    let its = ("semicrf", &semicrf::write::COLUMNS[..]);
+    write_each(rows, its, folder, name, write)
+}
+
+/// Writes a file of a workload's rows for each combination of the parameters that it has no column
+/// for.
+fn write_each(
+    rows: &[Row],
+    (workload, columns): (&str, &[&str]),
+    folder: &Path,
+    name: &str,
+    write: impl Fn(&[&Row], BufWriter<File>) -> io::Result<()>,
+) -> io::Result<()> {
+    let rows = rows.iter().filter(|row| row.workload == workload);
+    for (path, rows) in combinations(&rows.collect::<Vec<_>>(), columns) {
+        write(&rows, files::create(&folder.join(path), name)?)?;
     }
     Ok(())
 }
@@ -258,6 +246,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::record::exports;
     use sweeper_model::row::outcome::{Outcome, Status};
     use sweeper_model::row::test_row;
 
@@ -273,7 +262,7 @@ mod tests {
         let hardware = Hardware::default();
         let about = about(&hardware);
         let names = ["benchmark_full", "heatmap_data"];
-        write(&names, &rows, &about, folder.path()).unwrap();
+        exports::write(&names, &rows, &about, folder.path()).unwrap();
         let lines = |path: &str| {
             fs::read_to_string(folder.path().join(path).join("benchmark_full.csv"))
                 .unwrap()

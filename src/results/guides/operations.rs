@@ -82,7 +82,8 @@ pub fn result(row: &Row) -> Option<Measured> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guides::{about, write, write_objects};
+    use crate::guides::{about, write_objects};
+    use crate::record::exports::write;
     use sweeper_manifest::settings::Hardware;
     use sweeper_model::row::outcome::{Measurement, Outcome};
     use sweeper_model::row::test_row;

@@ -113,7 +113,8 @@ fn record(line: &[&Row], baseline: &str) -> Option<Vec<String>> {
 mod tests {
     use super::*;
     use crate::golden::assert_golden;
-    use crate::guides::{about, write as write_files};
+    use crate::guides::about;
+    use crate::record::exports::write as write_files;
     use sweeper_manifest::settings::Hardware;
     use sweeper_model::identity::{Digest, ProblemId};
     use sweeper_model::row::outcome::{Checked, Measurement, Outcome, Status};

@@ -12,7 +12,6 @@ use crate::run::workers::Ahead;
 use sweeper_engine::compile::CompileError;
 use sweeper_engine::compile::kernels::{Built, Kernels};
 use sweeper_manifest::plan::PlannedBlock;
-use sweeper_model::hardware::DeviceKind;
 
 impl<'a> Session<'a> {
     /// Tells the cache which kernels will be asked for.
@@ -55,7 +54,7 @@ impl<'a> Session<'a> {
         wanted.retain(|number| !self.built.contains_key(number));
         wanted.sort_unstable();
         wanted.dedup();
-        if wanted.is_empty() || self.plan.device.kind == DeviceKind::Null {
+        if wanted.is_empty() || !self.plan.device.kind.facts().computes {
             return;
         }
         self.progress.event(&Event::Compiling {

@@ -30,7 +30,7 @@ use sweeper_engine::compile::toolchain::Toolchain;
 use sweeper_engine::execute::supervisor::{Supervisor, Task, Usage, WorkerError};
 use sweeper_manifest::Manifest;
 use sweeper_manifest::plan::{Plan, PlannedBlock};
-use sweeper_model::hardware::{DeviceIdentity, DeviceKind};
+use sweeper_model::hardware::DeviceIdentity;
 use sweeper_model::identity::PointId;
 use sweeper_model::proc_stat::CpuPressure;
 use sweeper_model::row::outcome::Outcome;
@@ -191,7 +191,7 @@ impl<'a> Session<'a> {
 
     /// On a GPU kernels are compiled while others are measured; a CPU would be disturbed by it.
     pub(super) fn compiles_beside(&self) -> bool {
-        self.plan.device.kind == DeviceKind::Cuda && !self.request.skip_precompile
+        self.plan.device.kind.facts().is_gpu && !self.request.skip_precompile
     }
 
     /// Writes declared skips, compiles ahead, and measures block after block.

@@ -3,6 +3,7 @@
 use std::fs;
 
 use sweeper::grid::Grid;
+use sweeper::hardware::DeviceKind;
 use sweeper::manifest::overrides::FLAGS;
 use sweeper::manifest::settings::{Canonical, DeviceUse, Stopping, Threads};
 use sweeper::manifest::{Manifest, Origin, OverrideOrigin, Overrides, Sources};
@@ -143,7 +144,10 @@ fn every_flag_of_the_guide_sets_something() {
     assert!(!overrides.flag("--frobnicate", None));
     let manifest = with(&base(), &overrides);
     let case = &manifest.cases[0];
-    assert_eq!(manifest.device.use_, DeviceUse::Cuda(vec![0]));
+    assert_eq!(
+        manifest.device.use_,
+        DeviceUse::Listed(DeviceKind::Cuda, vec![0])
+    );
     let backends: Vec<&str> = case.backends.iter().map(|backend| backend.name).collect();
     assert_eq!(backends, ["fused", "streaming"]);
     assert_eq!(case.phases, [Phase::Forward, Phase::Both]);

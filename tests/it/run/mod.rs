@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -152,13 +152,7 @@ fn predicted_memory_is_compared_with_the_limit() {
 
 #[test]
 fn a_killed_run_goes_on_where_it_was() {
-    let slow = "outcomes = [{ when = \"elements == 30\", status = \"timeout\" }]\n";
-    let place = Place::new(&null_manifest(&format!("{SCRIPT}{slow}")));
-    let mut child = place
-        .command(&["run", "m.toml", "--quiet"])
-        .spawn()
-        .unwrap();
-    wait_for_rows(&place, 4);
+    let (place, mut child) = hanging_after_4_rows();
     child.kill().unwrap();
     child.wait().unwrap();
     let before = place.read("journal.jsonl");
@@ -177,16 +171,20 @@ fn a_killed_run_goes_on_where_it_was() {
     );
 }
 
-fn wait_for_rows(place: &Place, rows: usize) {
+/// A run that has written four rows, and hangs at the next point.
+fn hanging_after_4_rows() -> (Place, Child) {
+    let slow = "outcomes = [{ when = \"elements == 30\", status = \"timeout\" }]\n";
+    let place = Place::new(&null_manifest(&format!("{SCRIPT}{slow}")));
+    let child = place.command(&["run", "m.toml", "--quiet"]).spawn();
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(30) {
         let results = place.path("results");
         if results.exists()
             && let Some(entry) = fs::read_dir(&results).unwrap().next()
             && let Ok(journal) = fs::read_to_string(entry.unwrap().path().join("journal.jsonl"))
-            && journal.lines().count() > rows
+            && journal.lines().count() > 4
         {
-            return;
+            return (place, child.unwrap());
         }
         thread::sleep(Duration::from_millis(20));
     }
@@ -196,13 +194,7 @@ fn wait_for_rows(place: &Place, rows: usize) {
 #[test]
 fn signals_leave_a_run_that_can_go_on() {
     for signal in ["-INT", "-TERM", "-USR1"] {
-        let slow = "outcomes = [{ when = \"elements == 30\", status = \"timeout\" }]\n";
-        let place = Place::new(&null_manifest(&format!("{SCRIPT}{slow}")));
-        let mut child = place
-            .command(&["run", "m.toml", "--quiet"])
-            .spawn()
-            .unwrap();
-        wait_for_rows(&place, 4);
+        let (place, mut child) = hanging_after_4_rows();
         let pid = child.id().to_string();
         assert!(
             Command::new("kill")
@@ -218,13 +210,7 @@ fn signals_leave_a_run_that_can_go_on() {
 
 #[test]
 fn two_runs_do_not_write_one_folder() {
-    let slow = "outcomes = [{ when = \"elements == 30\", status = \"timeout\" }]\n";
-    let place = Place::new(&null_manifest(&format!("{SCRIPT}{slow}")));
-    let mut child = place
-        .command(&["run", "m.toml", "--quiet"])
-        .spawn()
-        .unwrap();
-    wait_for_rows(&place, 4);
+    let (place, mut child) = hanging_after_4_rows();
     let second = place.sweeper(&["run", "m.toml"]);
     child.kill().unwrap();
     child.wait().unwrap();

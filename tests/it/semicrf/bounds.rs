@@ -27,18 +27,7 @@ fn stays_inside(sizes: [i64; 4], options: &str, backend: &str, canonical: &Canon
             });
         }
     }
-    let artifacts = artifacts(&program);
-    let mut device = Cpu::new(1).unwrap();
-    device.bind(&inputs).unwrap();
-    let job = Job {
-        program,
-        artifacts: &artifacts,
-        script: None,
-    };
-    let prepared = device.prepare(job).unwrap();
-    device.poison(prepared).unwrap();
-    device.sample(prepared, 1).unwrap();
-    for (name, tensor) in device.results(prepared, &specs).unwrap() {
+    for (name, tensor) in run_on_cpu(program, &inputs, &specs, 1, 1) {
         let behind = tensor.shape()[0] - GUARD;
         assert!(
             elements(&tensor).skip(behind).all(f64::is_nan),

@@ -1,15 +1,13 @@
 //! Conformance: the compiled backends of `semicrf` against the f64 oracle, on the CPU device and,
 //! as CUDA kernels, on the shim.
 
-use sweeper::device::cpu::Cpu;
-use sweeper::device::{Device, Job, RunsPrograms};
 use sweeper_program::inputs::InputKey;
 use sweeper_program::{
     CanonicalShape, Dtype, Parameters, Phase, Problem, Target, Tensor, Tensors, Value,
 };
 use sweeper_workloads::registry;
 
-use crate::conformance::artifacts;
+use crate::conformance::run_on_cpu;
 use crate::shim::{self, Mode};
 
 mod bounds;
@@ -78,24 +76,15 @@ fn with_inputs(problem: Box<dyn Problem>, inputs: Tensors, name: String) -> Case
 
 impl Case {
     fn outputs(&self, backend: &str, phase: Phase, canonical: &CanonicalShape) -> Tensors {
-        let mut device = Cpu::new(2).unwrap();
-        let program = self
-            .problem
-            .program(backend, phase, canonical, &Target::Cpu)
-            .unwrap();
-        let artifacts = artifacts(&program);
-        device.bind(&self.inputs).unwrap();
-        let job = Job {
-            program,
-            artifacts: &artifacts,
-            script: None,
-        };
-        let prepared = device.prepare(job).unwrap();
-        device.poison(prepared).unwrap();
-        device.sample(prepared, 1).unwrap();
-        device
-            .results(prepared, &self.problem.outputs(phase))
-            .unwrap()
+        let problem = &self.problem;
+        let program = problem.program(backend, phase, canonical, &Target::Cpu);
+        run_on_cpu(
+            program.unwrap(),
+            &self.inputs,
+            &problem.outputs(phase),
+            2,
+            1,
+        )
     }
 
     /// The outputs on the shim, as kernels for a GPU.

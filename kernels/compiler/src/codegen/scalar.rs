@@ -1,6 +1,6 @@
 //! Expressions of one number: in C for values of rows, in CUDA for all.
 
-use crate::graph::op::{Binary, Reduction, Unary};
+use crate::graph::op::{Binary, BinaryText, Reduction, Unary, UnaryText};
 use crate::nest::{Nest, Value, ValueId};
 use sweeper_program::tensor::Dtype;
 
@@ -16,28 +16,31 @@ pub(super) enum Dialect {
 
 impl Dialect {
     fn unary(self, unary: Unary, x: &str) -> String {
-        let function = match (self, unary) {
-            (_, Unary::Neg) => return format!("-{x}"),
-            (Dialect::C, _) => return format!("s_{}({x})", c_name(unary)),
-            (Dialect::Cuda, Unary::Abs) => "fabsf",
-            (Dialect::Cuda, Unary::Exp) => "expf",
-            (Dialect::Cuda, Unary::Ln) => "logf",
-            (Dialect::Cuda, Unary::Sqrt) => "sqrt_fast",
-            (Dialect::Cuda, Unary::Rsqrt) => "rsqrt_fast",
-            (Dialect::Cuda, Unary::Reciprocal) => "f_reciprocal",
-            (Dialect::Cuda, Unary::Tanh) => "tanhf",
-            (Dialect::Cuda, Unary::Erf) => "erff",
-            (Dialect::Cuda, Unary::Sigmoid) => "f_sigmoid",
-            (Dialect::Cuda, Unary::Sin) => "sinf",
-            (Dialect::Cuda, Unary::Cos) => "cosf",
-        };
-        format!("{function}({x})")
+        match (unary.entry().text, self) {
+            (UnaryText::Operator(operator), _) => format!("{operator}{x}"),
+            (UnaryText::Functions { c, .. }, Dialect::C) => format!("s_{c}({x})"),
+            (UnaryText::Functions { cuda, .. }, Dialect::Cuda) => format!("{cuda}({x})"),
+        }
     }
 
-    fn greatest(self) -> [&'static str; 2] {
+    fn binary(self, binary: Binary, a: &str, b: &str) -> String {
+        match binary.entry().text {
+            BinaryText::Operator(_) if binary == Binary::Div && self == Dialect::Cuda => {
+                format!("divide({a}, {b})")
+            }
+            BinaryText::Operator(operator) if binary.is_comparison() => {
+                format!("{a} {operator} {b} ? 1.0f : 0.0f")
+            }
+            BinaryText::Operator(operator) => format!("{a} {operator} {b}"),
+            BinaryText::Function(function) => format!("{}{function}({a}, {b})", self.prefix()),
+        }
+    }
+
+    /// What names of functions of real numbers begin with.
+    fn prefix(self) -> &'static str {
         match self {
-            Dialect::C => ["s_max", "s_min"],
-            Dialect::Cuda => ["f_max", "f_min"],
+            Dialect::C => "s_",
+            Dialect::Cuda => "f_",
         }
     }
 
@@ -61,7 +64,7 @@ impl Dialect {
     pub(super) fn reduced(self, reduction: Reduction, a: &str, b: &str) -> String {
         match reduction {
             Reduction::Sum => format!("{a} + {b}"),
-            Reduction::Max => format!("{}({a}, {b})", self.greatest()[0]),
+            Reduction::Max => self.binary(Binary::Max, a, b),
         }
     }
 
@@ -72,23 +75,6 @@ impl Dialect {
             (Reduction::Max, Dialect::C) => "-__builtin_inff()".to_owned(),
             (Reduction::Max, Dialect::Cuda) => "Max::identity()".to_owned(),
         }
-    }
-}
-
-/// The name of a function in `functions.h`, but for its prefix.
-pub(super) fn c_name(unary: Unary) -> &'static str {
-    match unary {
-        Unary::Exp => "e_to",
-        other => other.name(),
-    }
-}
-
-/// The operator of a comparison.
-pub(super) fn comparison(binary: Binary) -> &'static str {
-    match binary {
-        Binary::Less => "<",
-        Binary::LessEqual => "<=",
-        _ => "==",
     }
 }
 
@@ -108,21 +94,7 @@ pub(super) fn expression(
             format!("exp_in_sum({})", name(*x))
         }
         Value::Unary(unary, x) => dialect.unary(*unary, &name(*x)),
-        Value::Binary(binary, a, b) => {
-            let (a, b) = (name(*a), name(*b));
-            match binary {
-                Binary::Add => format!("{a} + {b}"),
-                Binary::Sub => format!("{a} - {b}"),
-                Binary::Mul => format!("{a} * {b}"),
-                Binary::Div if dialect == Dialect::Cuda => format!("divide({a}, {b})"),
-                Binary::Div => format!("{a} / {b}"),
-                Binary::Max => format!("{}({a}, {b})", dialect.greatest()[0]),
-                Binary::Min => format!("{}({a}, {b})", dialect.greatest()[1]),
-                Binary::Equal | Binary::Less | Binary::LessEqual => {
-                    format!("{a} {} {b} ? 1.0f : 0.0f", comparison(*binary))
-                }
-            }
-        }
+        Value::Binary(binary, a, b) => dialect.binary(*binary, &name(*a), &name(*b)),
         Value::Select(mask, a, b) => {
             format!("{} != 0.0f ? {} : {}", name(*mask), name(*a), name(*b))
         }

@@ -10,6 +10,7 @@
 //! them.
 
 pub mod op;
+mod primitive;
 mod error;
 mod build;
 mod evaluate;

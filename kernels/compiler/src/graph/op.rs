@@ -4,66 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use sweeper_program::tensor::Dtype;
 
-/// A function of one element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Unary {
-    /// `-x`
-    Neg,
-    /// `|x|`
-    Abs,
-    /// `e^x`
-    Exp,
-    /// Natural logarithm.
-    Ln,
-    /// Square root.
-    Sqrt,
-    /// `1 / sqrt(x)`
-    Rsqrt,
-    /// `1 / x`
-    Reciprocal,
-    /// Hyperbolic tangent.
-    Tanh,
-    /// The error function, `2 / sqrt(pi)` times the integral of `e^(-t^2)` from 0 to `x`.
-    Erf,
-    /// `1 / (1 + e^-x)`
-    Sigmoid,
-    /// Sine of radians.
-    Sin,
-    /// Cosine of radians.
-    Cos,
-}
-
-/// A function of two elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Binary {
-    /// `a + b`
-    Add,
-    /// `a - b`
-    Sub,
-    /// `a b`
-    Mul,
-    /// `a / b`
-    Div,
-    /// The greater one.
-    Max,
-    /// The lesser one.
-    Min,
-    /// 1 where `a = b`, else 0. Operands may be whole numbers; the result is [`Dtype::F32`].
-    Equal,
-    /// 1 where `a < b`, else 0; as [`Binary::Equal`].
-    Less,
-    /// 1 where `a <= b`, else 0; as [`Binary::Equal`].
-    LessEqual,
-}
-
-impl Binary {
-    /// True where the result is a mask of ones and zeros, whatever the operands are.
-    pub const fn is_comparison(self) -> bool {
-        matches!(self, Binary::Equal | Binary::Less | Binary::LessEqual)
-    }
-}
+pub use super::primitive::{Binary, Unary};
+pub(crate) use super::primitive::{BinaryText, UnaryText};
 
 /// The way in which elements are reduced to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -265,72 +207,6 @@ impl Op {
             self,
             Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast(_)
         )
-    }
-}
-
-impl Unary {
-    /// All functions.
-    pub const ALL: [Unary; 12] = [
-        Unary::Neg,
-        Unary::Abs,
-        Unary::Exp,
-        Unary::Ln,
-        Unary::Sqrt,
-        Unary::Rsqrt,
-        Unary::Reciprocal,
-        Unary::Tanh,
-        Unary::Erf,
-        Unary::Sigmoid,
-        Unary::Sin,
-        Unary::Cos,
-    ];
-
-    /// The word of programs as people read them.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Unary::Neg => "neg",
-            Unary::Abs => "abs",
-            Unary::Exp => "exp",
-            Unary::Ln => "ln",
-            Unary::Sqrt => "sqrt",
-            Unary::Rsqrt => "rsqrt",
-            Unary::Reciprocal => "reciprocal",
-            Unary::Tanh => "tanh",
-            Unary::Erf => "erf",
-            Unary::Sigmoid => "sigmoid",
-            Unary::Sin => "sin",
-            Unary::Cos => "cos",
-        }
-    }
-}
-
-impl Binary {
-    /// All functions.
-    pub const ALL: [Binary; 9] = [
-        Binary::Add,
-        Binary::Sub,
-        Binary::Mul,
-        Binary::Div,
-        Binary::Max,
-        Binary::Min,
-        Binary::Equal,
-        Binary::Less,
-        Binary::LessEqual,
-    ];
-
-    /// The word of programs as people read them.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Binary::Add => "add",
-            Binary::Sub => "sub",
-            Binary::Mul => "mul",
-            Binary::Div => "div",
-            Binary::Max => "max",
-            Binary::Min => "min",
-            Binary::Equal => "equal",
-            Binary::Less => "less",
-            Binary::LessEqual => "less_equal",
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{Binary, CrossBlock, Dtype, Launch, Nest, Over, Reduction, Unary, Value, ValueId};
+use super::{CrossBlock, Dtype, Launch, Nest, Over, Reduction, Value, ValueId};
 
 /// Elements of one operand: f64 or whole numbers, both as f64 (exact to 2^53).
 pub(crate) type Elements = Vec<f64>;
@@ -119,7 +119,6 @@ impl Interpreter<'_> {
 
     fn cell(&self, value: &Value, row: usize, column: usize) -> f64 {
         let at = |id: ValueId| self.at(id, row, column);
-        let mask = |is: bool| f64::from(u8::from(is));
         match value {
             Value::Load { operand, index } => {
                 let index = index.map_or(0, |index| at(index) as i64);
@@ -129,21 +128,8 @@ impl Interpreter<'_> {
             Value::Scalar(at) => f64::from(self.launch.scalars[*at]),
             Value::Column => column as f64,
             Value::Row(dim) => self.indices(row)[*dim] as f64,
-            Value::Unary(unary, x) => self::unary(*unary, at(*x)),
-            Value::Binary(binary, a, b) => {
-                let (a, b) = (at(*a), at(*b));
-                match binary {
-                    Binary::Add => a + b,
-                    Binary::Sub => a - b,
-                    Binary::Mul => a * b,
-                    Binary::Div => a / b,
-                    Binary::Max => a.max(b),
-                    Binary::Min => a.min(b),
-                    Binary::Equal => mask(a == b),
-                    Binary::Less => mask(a < b),
-                    Binary::LessEqual => mask(a <= b),
-                }
-            }
+            Value::Unary(unary, x) => unary.value(at(*x)),
+            Value::Binary(binary, a, b) => binary.value(at(*a), at(*b)),
             Value::Select(mask, a, b) => {
                 if at(*mask) != 0.0 {
                     at(*a)
@@ -187,40 +173,4 @@ impl Interpreter<'_> {
         }
         result
     }
-}
-
-/// The function itself, in f64.
-pub(crate) fn unary(unary: Unary, x: f64) -> f64 {
-    match unary {
-        Unary::Neg => -x,
-        Unary::Abs => x.abs(),
-        Unary::Exp => x.exp(),
-        Unary::Ln => x.ln(),
-        Unary::Sqrt => x.sqrt(),
-        Unary::Rsqrt => 1.0 / x.sqrt(),
-        Unary::Reciprocal => 1.0 / x,
-        Unary::Tanh => x.tanh(),
-        Unary::Erf => erf(x),
-        Unary::Sigmoid => 1.0 / (1.0 + (-x).exp()),
-        Unary::Sin => x.sin(),
-        Unary::Cos => x.cos(),
-    }
-}
-
-/// The error function: its series up to 3, above that the continued fraction of the rest.
-fn erf(x: f64) -> f64 {
-    let a = x.abs();
-    let scale = 2.0 / std::f64::consts::PI.sqrt();
-    if a < 3.0 {
-        let (mut term, mut sum) = (x, x);
-        for n in 1..100 {
-            term *= -x * x / f64::from(n);
-            sum += term / f64::from(2 * n + 1);
-        }
-        return scale * sum;
-    }
-    let fraction = (1..60)
-        .rev()
-        .fold(a, |rest, n| a + f64::from(n) / 2.0 / rest);
-    x.signum() * (1.0 - (-a * a).exp() / (fraction * std::f64::consts::PI.sqrt()))
 }

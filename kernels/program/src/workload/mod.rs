@@ -17,7 +17,7 @@ use crate::parameters::Parameters;
 use crate::tensor::{Dtype, Tensor, Tensors};
 use crate::{Foreign, Program};
 
-pub use crate::target::{FIRST_WITH_TENSORS, Target, generation};
+pub use crate::target::{Capabilities, Target, generation};
 pub use dispatcher::{Dispatch, Dispatcher, LoopId, Planner};
 pub use info::{
     BackendInfo, DefaultValue, ParameterError, ParameterInfo, ParameterKind, TensorInfo,

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use crate::copy::copy_kernel;
 use sweeper_program::headers::CPU_H;
 use sweeper_program::tensor::Dtype;
-use sweeper_program::workload::{FIRST_WITH_TENSORS, Target, generation};
+use sweeper_program::workload::{Capabilities, Target};
 use sweeper_program::{
     Arg, Binding, Geometry, Index, Kernel, KernelSource, Language, Program, Role, SourceFile, Step,
 };
@@ -83,13 +83,14 @@ pub fn probes(target: &Target, size: Size) -> Vec<Probe> {
             probes.push(copy("compiled", target, size));
             // Operations of one chain and round of a block: a warp's matrices are shared by its
             // threads.
-            let warps = f64::from(GPU_THREADS / 32);
+            let able = Capabilities::of(arch);
+            let warps = f64::from(GPU_THREADS / able.warp);
             let kinds = [
                 ("f32", "fma_f32", 2.0 * f64::from(GPU_THREADS)),
                 ("bf16", "mma_bf16", warps * 2.0 * f64::from(16 * 8 * 16)),
                 ("tf32", "mma_tf32", warps * 2.0 * f64::from(16 * 8 * 8)),
             ];
-            let has_tensor = generation(arch) >= FIRST_WITH_TENSORS;
+            let has_tensor = able.has_tensor_cores;
             let blocks = size.workers * GPU_BLOCKS;
             for (kind, entry, operations) in kinds {
                 if kind != "f32" && !has_tensor {

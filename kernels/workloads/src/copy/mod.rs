@@ -1,6 +1,7 @@
 //! `copy`: out = x. The least a memory-bound kernel can do, and the ruler that others are held to.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use sweeper_program::builtin::{Builtin, Call};
 use sweeper_program::check::{self, Check, Metric};
@@ -81,14 +82,23 @@ impl Workload for Copy {
         match INFO.resolve(parameters)?.get("elements") {
             Some(&Value::Int(elements)) => Ok(Box::new(CopyProblem {
                 elements: elements as usize,
+                program: Arc::new(copying),
             })),
             _ => unreachable!("resolved parameters hold `elements` as an integer"),
         }
     }
 }
 
-struct CopyProblem {
-    elements: usize,
+/// Makes the program of a backend that copies so many elements.
+type Programs = dyn Fn(usize, &str, &Target) -> Result<Program, Refusal> + Send + Sync;
+
+/// A vector that is to be copied, by programs of whatever kind.
+#[derive(Clone)]
+pub(crate) struct CopyProblem {
+    /// Length of the vector.
+    pub(crate) elements: usize,
+    /// The programs.
+    pub(crate) program: Arc<Programs>,
 }
 
 /// Elements that one block of the C kernel copies: 1 MiB, half of a common second-level cache.
@@ -192,7 +202,11 @@ impl Problem for CopyProblem {
 
     fn reduced(&self, _phase: Phase, operations: f64, _threads: usize) -> Option<Box<dyn Problem>> {
         let elements = ((10.0 * operations) as usize).min(self.elements);
-        (elements > 0).then(|| Box::new(CopyProblem { elements }) as Box<dyn Problem>)
+        let smaller = || CopyProblem {
+            elements,
+            ..self.clone()
+        };
+        (elements > 0).then(|| Box::new(smaller()) as Box<dyn Problem>)
     }
 
     fn check(
@@ -226,33 +240,36 @@ impl Problem for CopyProblem {
         _canonical: &CanonicalShape,
         target: &Target,
     ) -> Result<Program, Refusal> {
-        if backend == "builtin" && *target != Target::Cpu {
-            let reason = "`builtin` runs on a CPU only".to_owned();
-            return Err(Refusal::Unavailable(reason));
-        }
-        let (kernel, geometry) = copy_kernel(backend, self.elements, target);
-        let mut program = Program::default();
-        let x = program.buffer("x", Dtype::F32, self.elements, Role::Input, Binding::Given);
-        let out = program.buffer(
-            "out",
-            Dtype::F32,
-            self.elements,
-            Role::Output,
-            Binding::Result,
-        );
-        let kernel = program.kernel(kernel);
-        let args = vec![
-            Arg::Read(program.all(x)),
-            Arg::Write(program.all(out)),
-            Arg::Int(Index::from(self.elements)),
-        ];
-        program.steps.push(Step::Launch {
-            kernel,
-            geometry,
-            args,
-        });
-        Ok(program)
+        (self.program)(self.elements, backend, target)
     }
+}
+
+fn copying(elements: usize, backend: &str, target: &Target) -> Result<Program, Refusal> {
+    if backend == "builtin" && *target != Target::Cpu {
+        let reason = "`builtin` runs on a CPU only".to_owned();
+        return Err(Refusal::Unavailable(reason));
+    }
+    let (kernel, geometry) = copy_kernel(backend, elements, target);
+    Ok(program_of(kernel, geometry, elements))
+}
+
+/// The program that launches a kernel which copies so many elements.
+pub(crate) fn program_of(kernel: Kernel, geometry: Geometry, elements: usize) -> Program {
+    let mut program = Program::default();
+    let x = program.buffer("x", Dtype::F32, elements, Role::Input, Binding::Given);
+    let out = program.buffer("out", Dtype::F32, elements, Role::Output, Binding::Result);
+    let kernel = program.kernel(kernel);
+    let args = vec![
+        Arg::Read(program.all(x)),
+        Arg::Write(program.all(out)),
+        Arg::Int(Index::from(elements)),
+    ];
+    program.steps.push(Step::Launch {
+        kernel,
+        geometry,
+        args,
+    });
+    program
 }
 
 fn copy_f32(call: &mut Call<'_>) {
@@ -289,7 +306,8 @@ mod tests {
 
     #[test]
     fn programs_move_the_compulsory_bytes() {
-        let problem = CopyProblem { elements: 1000 };
+        let parameters = [("elements", 1000)].into_iter().collect();
+        let problem = Copy.problem(&parameters, Dtype::F32).unwrap();
         for backend in ["builtin", "compiled"] {
             let shape = CanonicalShape::default();
             let program = problem

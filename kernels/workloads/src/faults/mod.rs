@@ -4,18 +4,18 @@
 //! be reported, and leave later rows unchanged.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use sweeper_program::check::{self, Check, Metric};
+use super::copy::{CopyProblem, program_of};
 use sweeper_program::headers::CPU_H;
-use sweeper_program::inputs::InputKey;
 use sweeper_program::parameters::{Parameters, Value};
-use sweeper_program::tensor::{Data, Dtype, Tensor, Tensors};
+use sweeper_program::tensor::Dtype;
 use sweeper_program::workload::{
-    BackendInfo, CanonicalShape, ParameterError, ParameterInfo, ParameterKind, Phase, Problem,
-    Refusal, Target, TensorInfo, TensorSpec, Work, Workload, WorkloadInfo,
+    BackendInfo, ParameterError, ParameterInfo, ParameterKind, Phase, Problem, Refusal, Target,
+    TensorInfo, Workload, WorkloadInfo,
 };
 use sweeper_program::{
-    Arg, Binding, Geometry, Index, Kernel, KernelSource, Language, Program, Role, SourceFile, Step,
+    Binding, Geometry, Kernel, KernelSource, Language, Program, Role, SourceFile,
 };
 
 /// The workload.
@@ -107,14 +107,12 @@ impl Workload for Faults {
             unreachable!("resolved parameters hold `fault` as a word")
         };
         let fault = WORDS.iter().position(|(held, _)| **held == **word);
-        Ok(Box::new(FaultyProblem {
-            fault: WORDS[fault.unwrap_or(0)].0,
+        let fault = WORDS[fault.unwrap_or(0)].0;
+        Ok(Box::new(CopyProblem {
+            elements: ELEMENTS,
+            program: Arc::new(move |_, backend, target| faulty(fault, backend, target)),
         }))
     }
-}
-
-struct FaultyProblem {
-    fault: &'static str,
 }
 
 static C_FILES: [SourceFile; 2] = [
@@ -168,96 +166,25 @@ fn geometry(fault: &str, target: &Target) -> Result<Geometry, Refusal> {
     }
 }
 
-fn spec(name: &str) -> TensorSpec {
-    TensorSpec {
-        name: name.to_owned(),
-        dtype: Dtype::F32,
-        shape: vec![ELEMENTS],
-    }
-}
-
-impl Problem for FaultyProblem {
-    fn inputs(&self) -> Vec<TensorSpec> {
-        vec![spec("x")]
-    }
-
-    fn outputs(&self, _phase: Phase) -> Vec<TensorSpec> {
-        vec![spec("out")]
-    }
-
-    fn generate(&self, key: &InputKey) -> Tensors {
-        let values = key.stream("x").uniform(ELEMENTS, -1.0, 1.0);
-        [("x".to_owned(), Tensor::f32([ELEMENTS], values))].into()
-    }
-
-    fn validate(&self, _inputs: &Tensors) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn oracle(&self, inputs: &Tensors, _phase: Phase) -> Tensors {
-        let values = check::elements(&inputs["x"]).collect();
-        let out = Tensor::new([ELEMENTS], Data::F64(values));
-        [("out".to_owned(), out)].into()
-    }
-
-    fn oracle_operations(&self, _phase: Phase, _threads: usize) -> f64 {
-        ELEMENTS as f64
-    }
-
-    fn check(
-        &self,
-        _inputs: &Tensors,
-        outputs: &Tensors,
-        expected: &Tensors,
-        _phase: Phase,
-    ) -> Check {
-        let (out, expected) = (outputs.get("out"), &expected["out"]);
-        let out = check::compare("out", out, expected, Metric::MaxRelative, 0.0);
-        Check { tensors: vec![out] }
-    }
-
-    fn work(&self, _phase: Phase) -> Work {
-        Work {
-            flops: 0.0,
-            compulsory_bytes: 8.0 * ELEMENTS as f64,
-        }
-    }
-
-    fn program(
-        &self,
-        backend: &str,
-        _phase: Phase,
-        _canonical: &CanonicalShape,
-        target: &Target,
-    ) -> Result<Program, Refusal> {
-        let fault = if backend == "sound" {
-            "none"
-        } else {
-            self.fault
-        };
-        let geometry = geometry(fault, target)?;
-        let mut program = Program::default();
-        let x = program.buffer("x", Dtype::F32, ELEMENTS, Role::Input, Binding::Given);
-        let out = program.buffer("out", Dtype::F32, ELEMENTS, Role::Output, Binding::Result);
-        let hoard = match fault {
-            "oom" => Some(HOARD),
-            "predicted_oom" => Some(FORESEEN),
-            _ => None,
-        };
-        if let Some(len) = hoard {
-            program.buffer("hoard", Dtype::F32, len, Role::Workspace, Binding::Scratch);
-        }
-        let kernel = program.kernel(Kernel::Compiled(kernel(fault, target)));
-        let args = vec![
-            Arg::Read(program.all(x)),
-            Arg::Write(program.all(out)),
-            Arg::Int(Index::from(ELEMENTS)),
-        ];
-        program.steps.push(Step::Launch {
-            kernel,
-            geometry,
-            args,
-        });
-        Ok(program)
-    }
+fn faulty(fault: &str, backend: &str, target: &Target) -> Result<Program, Refusal> {
+    let fault = match backend {
+        "sound" => "none",
+        _ => fault,
+    };
+    let geometry = geometry(fault, target)?;
+    let kernel = Kernel::Compiled(kernel(fault, target));
+    let mut program = program_of(kernel, geometry, ELEMENTS);
+    let hoard = match fault {
+        "oom" => HOARD,
+        "predicted_oom" => FORESEEN,
+        _ => return Ok(program),
+    };
+    program.buffer(
+        "hoard",
+        Dtype::F32,
+        hoard,
+        Role::Workspace,
+        Binding::Scratch,
+    );
+    Ok(program)
 }

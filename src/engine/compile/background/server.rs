@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use sweeper_cache::Cache;
-use sweeper_program::{KernelSource, Language};
+use sweeper_program::KernelSource;
 
 use super::prices::Prices;
 use super::{CompileFailure, Opening, Question, Reply};
@@ -136,7 +136,7 @@ fn warm_up(kernels: &Kernels<'_>, opening: &Opening) {
     let first = opening
         .alike
         .first()
-        .filter(|source| source.language == Language::Cuda);
+        .filter(|_| opening.device.kind.facts().is_gpu);
     if let Some(source) = first {
         let without_cache = Kernels {
             cache: None,
@@ -149,11 +149,11 @@ fn warm_up(kernels: &Kernels<'_>, opening: &Opening) {
 
 /// Threads that compile. On a CPU the loop wants the processors.
 fn threads(kind: DeviceKind) -> usize {
-    match kind {
-        DeviceKind::Cpu | DeviceKind::Null => 1,
-        DeviceKind::Cuda => thread::available_parallelism().map_or(1, |count| count.get() / 2),
+    if !kind.facts().is_gpu {
+        return 1;
     }
-    .max(1)
+    let processors = thread::available_parallelism();
+    processors.map_or(1, |count| (count.get() / 2).max(1))
 }
 
 fn compile(

@@ -11,10 +11,7 @@ use sweeper_cache::{
 };
 use sweeper_program::{KernelSource, Language};
 
-use super::cc::{self, Cc};
-use super::elf;
-use super::nvrtc;
-use super::toolchain::Toolchain;
+use super::toolchain::{Compiler, Made, Toolchain, facts};
 use super::{Bounds, CompileError};
 use crate::device::Artifact;
 use sweeper_model::hardware::DeviceIdentity;
@@ -77,28 +74,10 @@ pub fn resources_in_words(resources: &BTreeMap<String, Number>) -> Option<String
     })
 }
 
-/// Resources in a compiler's log. The logs of C compilers have none.
-fn resources(language: Language, made: &Made) -> BTreeMap<String, Number> {
-    match language {
-        Language::C => BTreeMap::new(),
-        Language::Cuda => nvrtc::resources(&made.log, &made.symbols),
-    }
-}
-
 /// Nanoseconds since 1970.
 fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_nanos() as u64)
-}
-
-/// The output of a compiler.
-#[derive(Default)]
-struct Made {
-    payload: Vec<u8>,
-    /// Symbols of what the source was asked for by name expressions.
-    symbols: BTreeMap<String, String>,
-    log: String,
-    compile_ns: u64,
 }
 
 /// Compiles kernels for one device.
@@ -119,10 +98,7 @@ pub struct Kernels<'a> {
 
 /// The key of a kernel that a compiler makes for an instruction set with some options.
 fn key(source: &KernelSource, arch: &str, options: &[&str], compiler: &str) -> Key {
-    let language = match source.language {
-        Language::C => "c",
-        Language::Cuda => "cuda",
-    };
+    let language = facts(source.language).word;
     let mut builder = KeyBuilder::new(KEY_SCHEMA)
         .field("language", language)
         .field("arch", arch);
@@ -160,12 +136,10 @@ impl Kernels<'_> {
     /// The instruction set is the device's, so that a machine without a compiler arrives at the
     /// same key; the meaning of `-march=native` is part of the compiler's identity.
     pub fn key(&self, source: &KernelSource) -> Key {
-        let options = match source.language {
-            Language::C => cc::OPTIONS,
-            Language::Cuda => nvrtc::OPTIONS,
-        };
+        let options = facts(source.language).options;
         let compiler = self.toolchain.compiler(source.language);
-        key(source, self.arch(), options, compiler.unwrap_or_default())
+        let compiler = compiler.map_or("", Compiler::identity);
+        key(source, self.arch(), options, compiler)
     }
 
     fn arch(&self) -> &str {
@@ -189,7 +163,7 @@ impl Kernels<'_> {
         let start = Instant::now();
         if let Err(reason) = self.toolchain.compiler(source.language) {
             return match cache.lookup_any_compiler(&key) {
-                Some(entry) => self.found(&key, &entry, start),
+                Some(entry) => self.found(source.language, &key, &entry, start),
                 // A search that was stopped found none.
                 None if self.bounds().is_stopped() => Err(CompileError::Stopped),
                 None => Err(CompileError::Unavailable(reason.to_owned())),
@@ -199,7 +173,7 @@ impl Kernels<'_> {
             // Where nothing may be compiled, a kernel that a login node's compiler made will do;
             // the result says so.
             return match cache.lookup_any_compiler(&key) {
-                Some(entry) => self.found(&key, &entry, start),
+                Some(entry) => self.found(source.language, &key, &entry, start),
                 None => Err(CompileError::Unavailable(format!(
                     "`{}` is not in the cache, and --require-cached forbids to compile it",
                     source.title()
@@ -207,7 +181,7 @@ impl Kernels<'_> {
             };
         }
         match cache.lookup_unless(&key, || self.bounds().is_stopped()) {
-            Some(Lookup::Hit(entry)) => self.found(&key, &entry, start),
+            Some(Lookup::Hit(entry)) => self.found(source.language, &key, &entry, start),
             Some(Lookup::Miss(slot)) => self.build(source, &key, slot),
             None => Err(CompileError::Stopped),
         }
@@ -239,10 +213,7 @@ impl Kernels<'_> {
             Ok(mut made) => {
                 let metadata = self.metadata(source, &made);
                 let published = slot.publish(sweeper_cache::Artifact {
-                    kind: match source.language {
-                        Language::C => Kind::SharedObject,
-                        Language::Cuda => Kind::Cubin,
-                    },
+                    kind: facts(source.language).artifact,
                     payload: std::mem::take(&mut made.payload),
                     metadata,
                 });
@@ -288,16 +259,18 @@ impl Kernels<'_> {
     }
 
     /// The kernel in an entry that was looked for since `start`.
-    fn found(&self, key: &Key, entry: &Entry, start: Instant) -> Result<Built, CompileError> {
+    fn found(
+        &self,
+        language: Language,
+        key: &Key,
+        entry: &Entry,
+        start: Instant,
+    ) -> Result<Built, CompileError> {
         let read_ns = Some(start.elapsed().as_nanos() as u64);
         if entry.kind() == Kind::Failure {
             let log = String::from_utf8_lossy(entry.payload()).into_owned();
             return Err(CompileError::Rejected { log });
         }
-        let language = match entry.kind() {
-            Kind::Cubin => Language::Cuda,
-            _ => Language::C,
-        };
         let is_here = self.toolchain.compiler(language).is_ok();
         Ok(Built {
             is_foreign: is_here && entry.name() != key.name(),
@@ -317,7 +290,7 @@ impl Kernels<'_> {
     }
 
     fn built(&self, source: &KernelSource, key: &Key, made: Made) -> Built {
-        let resources = resources(source.language, &made);
+        let resources = (facts(source.language).resources)(&made);
         Built {
             artifact: Artifact {
                 key: key_text(key),
@@ -341,10 +314,8 @@ impl Kernels<'_> {
             .defines
             .iter()
             .map(|(name, value)| format!("-D{name}={value}"));
-        let options: Vec<String> = match source.language {
-            Language::C => self.toolchain.cc().map_or(&[][..], Cc::options).to_vec(),
-            Language::Cuda => nvrtc::OPTIONS.iter().map(ToString::to_string).collect(),
-        };
+        let compiler = self.toolchain.compiler(source.language);
+        let options = compiler.map_or_else(|_| Vec::new(), Compiler::options);
         let own = source.options.iter().map(ToString::to_string);
         let start = log.floor_char_boundary(log.len().saturating_sub(LOG_TAIL_BYTES));
         Metadata {
@@ -354,7 +325,7 @@ impl Kernels<'_> {
             compiler: self.toolchain.describe(source.language),
             compile_ns: made.compile_ns,
             created_ns: 0,
-            resources: resources(source.language, made),
+            resources: (facts(source.language).resources)(made),
             symbols: made.symbols.clone(),
             log_tail: log[start..].to_owned(),
             key_fields: Vec::new(),
@@ -369,28 +340,11 @@ impl Kernels<'_> {
         }
         let start = Instant::now();
         let unavailable = |reason: &str| CompileError::Unavailable(reason.to_owned());
-        let mut made = match source.language {
-            Language::C => {
-                let cc = self.toolchain.cc().map_err(unavailable)?;
-                Made {
-                    payload: cc.compile(source, &self.bounds())?,
-                    ..Made::default()
-                }
-            }
-            Language::Cuda => {
-                let nvrtc = self.toolchain.nvrtc().map_err(unavailable)?;
-                let compilation = nvrtc.compile(source, self.arch(), &self.bounds())?;
-                elf::check(&compilation.cubin).map_err(|reason| {
-                    CompileError::Surroundings(format!("NVRTC's cubin {reason}"))
-                })?;
-                Made {
-                    payload: compilation.cubin,
-                    symbols: compilation.symbols,
-                    log: compilation.log,
-                    compile_ns: 0,
-                }
-            }
-        };
+        let compiler = self
+            .toolchain
+            .compiler(source.language)
+            .map_err(unavailable)?;
+        let mut made = compiler.compile(source, self.arch(), &self.bounds())?;
         made.compile_ns = start.elapsed().as_nanos() as u64;
         Ok(made)
     }

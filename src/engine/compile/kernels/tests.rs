@@ -110,9 +110,10 @@ fn a_key_is_that_of_this_machine() {
     let toolchain = Toolchain::here(None, None);
     with_kernels(&toolchain, |kernels| {
         let text = |key: Key| format!("{key:?}");
-        let compiler = &toolchain.cc().unwrap().identity;
+        let compiler = &toolchain.compiler(Language::C).unwrap().identity();
         let one = source("int f(void) { return N; }");
-        let meant = key(&one, &kernels.device.details["isa"], cc::OPTIONS, compiler);
+        let options = facts(Language::C).options;
+        let meant = key(&one, &kernels.device.details["isa"], options, compiler);
         assert_eq!(text(kernels.key(&one)), text(meant));
         let mut device = kernels.device.clone();
         let isa = "another instruction set".to_owned();
@@ -121,14 +122,15 @@ fn a_key_is_that_of_this_machine() {
             device: &device,
             ..*kernels
         };
-        let meant = key(&one, &isa, cc::OPTIONS, compiler);
+        let meant = key(&one, &isa, options, compiler);
         assert_eq!(text(elsewhere.key(&one)), text(meant));
         let cuda = KernelSource {
             language: Language::Cuda,
             ..one
         };
-        let compiler = toolchain.nvrtc().map(|nvrtc| nvrtc.identity.as_str());
-        let meant = key(&cuda, &isa, nvrtc::OPTIONS, compiler.unwrap_or_default());
+        let compiler = toolchain.compiler(Language::Cuda).map(Compiler::identity);
+        let options = facts(Language::Cuda).options;
+        let meant = key(&cuda, &isa, options, compiler.unwrap_or_default());
         assert_eq!(text(elsewhere.key(&cuda)), text(meant));
     });
 }
@@ -164,7 +166,8 @@ fn what_an_assembler_reports_is_said() {
         log,
         ..Made::default()
     };
-    let words = |language, spilled| resources_in_words(&resources(language, &made(log(spilled))));
+    let words =
+        |language, spilled| resources_in_words(&(facts(language).resources)(&made(log(spilled))));
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(words(Language::Cuda, 0), some("40 registers"));
     assert_eq!(

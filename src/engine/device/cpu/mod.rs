@@ -14,13 +14,14 @@ use super::launcher::LoopDriver;
 use super::layout::{Damage, Layout};
 use super::{
     Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Prepared, RunsPrograms,
-    Sample, keys_of, needs_runner, spec_of,
+    Sample, check_given, keys_of, needs_runner, spec_of,
 };
 use sweeper_model::identity::CacheState;
 
 pub mod arena;
 pub mod flush;
 pub mod identity;
+mod platform;
 pub mod calls;
 pub mod library;
 pub mod run;
@@ -34,6 +35,8 @@ use float_modes::{FloatModes, PoolModes};
 use flush::Flush;
 use launcher::OnThreads;
 use library::{Entry, Libraries};
+pub use platform::PLATFORM;
+pub(super) use platform::probe_size;
 use waits::Waits;
 
 /// The CPU device.
@@ -198,25 +201,6 @@ impl Cpu {
             .sum()
     }
 
-    fn check_given(&self, program: &Program) -> Result<(), DeviceError> {
-        for buffer in &program.buffers {
-            if !buffer.is_given() {
-                continue;
-            }
-            let bound = self.inputs.get(&*buffer.name);
-            let bound = bound.map(|input| input.memory.used());
-            if bound != Some(buffer.size_bytes() as usize) {
-                return Err(DeviceError::Launch(format!(
-                    "the program reads {} bytes of `{}`, the problem has {}",
-                    buffer.size_bytes(),
-                    buffer.name,
-                    bound.unwrap_or(0)
-                )));
-            }
-        }
-        Ok(())
-    }
-
     /// Overwrites inputs, and the results and the scratch memory of a program, as
     /// [`RunsPrograms::rewrite`] says.
     fn write_again(
@@ -282,7 +266,8 @@ impl Device for Cpu {
         if let Some(kernel) = program.kernels.first().filter(|_| program.is_untrusted()) {
             return Err(needs_runner(kernel.name()));
         }
-        self.check_given(&program)?;
+        let bound = |name: &str| Some(self.inputs.get(name)?.memory.used());
+        check_given(&program, bound)?;
         if !program.adjacent.is_empty() {
             let reason = "given tensors lie where they are, one behind another on GPUs alone";
             return Err(DeviceError::Launch(reason.to_owned()));
@@ -303,7 +288,7 @@ impl Device for Cpu {
             layout,
             earlier_loads_ns,
         });
-        Ok(Prepared(self.programs.len() - 1))
+        Ok(Prepared(self.programs.len() - 1, None))
     }
 
     fn drive(

@@ -21,13 +21,14 @@ use super::launcher::LoopDriver;
 use super::layout::{Damage, Layout};
 use super::{
     Artifact, Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared,
-    RunsPrograms, Sample, keys_of, needs_runner, spec_of,
+    RunsPrograms, Sample, check_given, keys_of, needs_runner, spec_of,
 };
 use sweeper_model::hardware::clocks::Clocks;
 use sweeper_model::identity::CacheState;
 
 pub mod driver;
 pub mod identity;
+mod platform;
 pub mod compiler;
 pub mod context;
 pub mod memory;
@@ -59,6 +60,7 @@ use launcher::InStream;
 use memory::{Allocation, Pool};
 use module::Modules;
 use nvml::Monitor;
+pub use platform::PLATFORM;
 use run::{Runner, Spans};
 use sums::Adder;
 use timing::Timer;
@@ -272,21 +274,6 @@ impl Cuda {
         Ok(self.addresses(&self.programs[program.0]))
     }
 
-    fn check_given(&self, program: &Program) -> Result<(), DeviceError> {
-        for buffer in program.buffers.iter().filter(|buffer| buffer.is_given()) {
-            let bound = self.inputs.get(&buffer.name).map(Allocation::bytes);
-            if bound != Some(buffer.size_bytes() as usize) {
-                return Err(DeviceError::Launch(format!(
-                    "the program reads {} bytes of `{}`, the problem has {}",
-                    buffer.size_bytes(),
-                    buffer.name,
-                    bound.unwrap_or(0)
-                )));
-            }
-        }
-        Ok(())
-    }
-
     /// Records a program's timed steps as a graph, unless that was done and its buffers stayed
     /// where they were.
     fn record(&mut self, program: Prepared, addresses: &[u64]) -> Result<(), Fault> {
@@ -355,7 +342,9 @@ impl Device for Cuda {
         if let Some(kernel) = program.kernels.first().filter(|_| program.is_untrusted()) {
             return Err(needs_runner(kernel.name()));
         }
-        self.check_given(&program)?;
+        check_given(&program, |name| {
+            self.inputs.get(name).map(Allocation::bytes)
+        })?;
         check_writes_are_exclusive(&program).map_err(DeviceError::Launch)?;
         let layout = Layout::of(&program, ALIGNMENT);
         let earlier_ns =
@@ -384,7 +373,7 @@ impl Device for Cuda {
             further_preparation_ns: earlier_ns,
             open_ns,
         });
-        Ok(Prepared(self.programs.len() - 1))
+        Ok(Prepared(self.programs.len() - 1, None))
     }
 
     fn drive(

@@ -3,9 +3,9 @@
 pub mod command;
 pub mod python;
 pub mod referee;
-mod renumbered;
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use sweeper_program::workload::TensorSpec;
 use sweeper_program::{Foreign, Runner, Target, Tensors};
@@ -15,15 +15,14 @@ use sweeper_model::row::outcome::{Checked, LibraryUse};
 
 use super::launcher::LoopDriver;
 use super::layout::Damage;
-use renumbered::Renumbered;
-
 use super::outputs::{Outputs, Reading};
 use super::{
     Device, DeviceError, DeviceIdentity, DeviceMemory, Job, Preparation, Prepared, RunsPrograms,
     Sample, UnseenRun, no_loop,
 };
 
-/// Runs foreign kernels. Programs are numbered by each runner from 0 on for each problem.
+/// Runs foreign kernels. Programs are numbered by each runner from 0 on for each problem, and have
+/// its name.
 pub trait ForeignRunner: RunsPrograms {
     /// Forgets all programs, and the problem that they are of.
     fn forget(&mut self);
@@ -42,15 +41,7 @@ pub trait ForeignRunner: RunsPrograms {
 pub struct WithRunners {
     native: Box<dyn Device>,
     runners: BTreeMap<Runner, Box<dyn ForeignRunner>>,
-    /// Whose program each is, and its number there.
-    programs: Vec<(Owner, Prepared)>,
-}
-
-/// Who runs a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
-    Native,
-    Runner(Runner),
+    running: Duration,
 }
 
 impl WithRunners {
@@ -62,31 +53,24 @@ impl WithRunners {
         WithRunners {
             native,
             runners: runners.into_iter().collect(),
-            programs: Vec::new(),
+            running: Duration::ZERO,
         }
     }
 
-    fn add(&mut self, owner: Owner, program: Prepared) -> Prepared {
-        self.programs.push((owner, program));
-        Prepared(self.programs.len() - 1)
-    }
-
-    /// Who runs a program, and its number there.
-    fn place(&self, program: Prepared) -> (&dyn RunsPrograms, Prepared) {
-        let (owner, program) = self.programs[program.0];
-        match owner {
-            Owner::Native => (&*self.native, program),
-            Owner::Runner(runner) => (&*self.runners[&runner], program),
+    /// Who runs a program.
+    fn place(&self, program: Prepared) -> &dyn RunsPrograms {
+        match program.1 {
+            None => &*self.native,
+            Some(runner) => &*self.runners[&runner],
         }
     }
 
     /// As [`place`](Self::place), to change it.
-    fn place_mut(&mut self, program: Prepared) -> (&mut dyn RunsPrograms, Prepared) {
-        let (owner, program) = self.programs[program.0];
-        match owner {
-            Owner::Native => (&mut *self.native, program),
-            Owner::Runner(runner) => match self.runners.get_mut(&runner) {
-                Some(runner) => (&mut **runner, program),
+    fn place_mut(&mut self, program: Prepared) -> &mut dyn RunsPrograms {
+        match program.1 {
+            None => &mut *self.native,
+            Some(runner) => match self.runners.get_mut(&runner) {
+                Some(runner) => &mut **runner,
                 None => unreachable!("programs of {runner:?} were made by it"),
             },
         }
@@ -114,8 +98,11 @@ impl Device for WithRunners {
         self.native.clocks()
     }
 
+    fn running(&self) -> Duration {
+        self.running
+    }
+
     fn bind(&mut self, inputs: &Tensors) -> Result<(), DeviceError> {
-        self.programs.clear();
         for runner in self.runners.values_mut() {
             runner.forget();
         }
@@ -123,8 +110,7 @@ impl Device for WithRunners {
     }
 
     fn prepare(&mut self, job: Job<'_>) -> Result<Prepared, DeviceError> {
-        let program = self.native.prepare(job)?;
-        Ok(self.add(Owner::Native, program))
+        self.native.prepare(job)
     }
 
     fn load_foreign(&mut self, foreign: &Foreign) {
@@ -134,13 +120,11 @@ impl Device for WithRunners {
     }
 
     fn prepare_apart(&mut self, job: Job<'_>, inputs: &Tensors) -> Result<Prepared, DeviceError> {
-        let name = job.program.runner();
-        let held = name.and_then(|name| Some((name, self.runners.get_mut(&name)?)));
-        let Some((name, runner)) = held else {
-            return self.native.prepare_apart(job, inputs);
-        };
-        let prepared = runner.prepare(job, inputs)?;
-        Ok(self.add(Owner::Runner(name), prepared))
+        let runner = job.program.runner();
+        match runner.and_then(|runner| self.runners.get_mut(&runner)) {
+            Some(runner) => runner.prepare(job, inputs),
+            None => self.native.prepare_apart(job, inputs),
+        }
     }
 
     fn drive(
@@ -148,82 +132,67 @@ impl Device for WithRunners {
         program: Prepared,
         driver: &mut dyn LoopDriver,
     ) -> Result<Sample, DeviceError> {
-        let (Owner::Native, native) = self.programs[program.0] else {
+        if program.1.is_some() {
             return Err(no_loop());
-        };
-        let mut renumbered = Renumbered {
-            driver,
-            programs: &mut self.programs,
-        };
-        self.native.drive(native, &mut renumbered)
+        }
+        let start = Instant::now();
+        let sample = self.native.drive(program, driver);
+        self.running += start.elapsed();
+        sample
     }
 }
 
+/// Defines methods that only call who runs a program.
+macro_rules! forward_to_runner {
+    ($place:ident, $this:ty {
+        $(fn $name:ident($($argument:ident: $type:ty),*) $(-> $value:ty)?;)*
+    }) => {
+        $(fn $name(self: $this, program: Prepared $(, $argument: $type)*) $(-> $value)? {
+            self.$place(program).$name(program $(, $argument)*)
+        })*
+    };
+}
+
 impl RunsPrograms for WithRunners {
-    fn further_preparation_ns(&self, program: Prepared) -> u64 {
-        let (runner, program) = self.place(program);
-        runner.further_preparation_ns(program)
-    }
+    forward_to_runner! { place, &Self {
+        fn further_preparation_ns() -> u64;
+        fn preparation() -> Option<Preparation>;
+        fn judged() -> Option<Checked>;
+        fn calls_together() -> usize;
+        fn least_sample_ns() -> f64;
+    }}
 
-    fn preparation(&self, program: Prepared) -> Option<Preparation> {
-        let (runner, program) = self.place(program);
-        runner.preparation(program)
-    }
-
-    fn launch_as_graph(&mut self, program: Prepared) {
-        let (runner, program) = self.place_mut(program);
-        runner.launch_as_graph(program);
-    }
-
-    fn poison(&mut self, program: Prepared) -> Result<(), DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.poison(program)
-    }
-
-    fn least_sample_ns(&self, program: Prepared) -> f64 {
-        let (runner, program) = self.place(program);
-        runner.least_sample_ns(program)
-    }
-
-    fn launch_floor_ns(&mut self, program: Prepared, iterations: u32) -> Option<f64> {
-        let (runner, program) = self.place_mut(program);
-        runner.launch_floor_ns(program, iterations)
-    }
+    forward_to_runner! { place_mut, &mut Self {
+        fn launch_as_graph();
+        fn poison() -> Result<(), DeviceError>;
+        fn launch_floor_ns(iterations: u32) -> Option<f64>;
+        fn results(specs: &[TensorSpec]) -> Result<Tensors, DeviceError>;
+        fn outputs(read: Reading<'_>) -> Result<Outputs, DeviceError>;
+        fn fingerprint() -> Result<Option<String>, DeviceError>;
+        fn damage() -> Result<Vec<Damage>, DeviceError>;
+        fn rewrite(given: &Tensors, keeps_results: bool) -> Result<bool, DeviceError>;
+        fn run_unseen(
+            inputs: &Tensors,
+            read: Reading<'_>
+        ) -> Result<Option<UnseenRun>, DeviceError>;
+        fn run_known(given: &Tensors) -> Result<f64, DeviceError>;
+        fn refuse_late_work() -> Result<(), DeviceError>;
+        fn library_use(inputs: &Tensors) -> Result<Option<LibraryUse>, DeviceError>;
+        fn rest();
+        fn start_anew() -> Result<bool, DeviceError>;
+        fn memory() -> Result<DeviceMemory, DeviceError>;
+    }}
 
     fn sample(&mut self, program: Prepared, iterations: u32) -> Result<Sample, DeviceError> {
-        let (owner, _) = self.programs[program.0];
-        let (runner, program) = self.place_mut(program);
-        let mut sample = runner.sample(program, iterations)?;
+        let start = Instant::now();
+        let sample = self.place_mut(program).sample(program, iterations);
+        self.running += start.elapsed();
+        let mut sample = sample?;
         // A function works on this device; a command, wherever it likes.
-        if owner != Owner::Runner(Runner::Command) && owner != Owner::Native {
+        if !matches!(program.1, None | Some(Runner::Command)) {
             sample.clocks = self.native.clocks();
         }
         Ok(sample)
-    }
-
-    fn results(&mut self, program: Prepared, specs: &[TensorSpec]) -> Result<Tensors, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.results(program, specs)
-    }
-
-    fn outputs(&mut self, program: Prepared, read: Reading<'_>) -> Result<Outputs, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.outputs(program, read)
-    }
-
-    fn fingerprint(&mut self, program: Prepared) -> Result<Option<String>, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.fingerprint(program)
-    }
-
-    fn judged(&self, program: Prepared) -> Option<Checked> {
-        let (runner, program) = self.place(program);
-        runner.judged(program)
-    }
-
-    fn damage(&mut self, program: Prepared) -> Result<Vec<Damage>, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.damage(program)
     }
 
     fn restore_inputs(&mut self, given: &Tensors) -> Result<Vec<String>, DeviceError> {
@@ -236,72 +205,15 @@ impl RunsPrograms for WithRunners {
         Ok(changed)
     }
 
-    fn rewrite(
-        &mut self,
-        program: Prepared,
-        given: &Tensors,
-        keeps_results: bool,
-    ) -> Result<bool, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.rewrite(program, given, keeps_results)
-    }
-
-    fn run_unseen(
-        &mut self,
-        program: Prepared,
-        inputs: &Tensors,
-        read: Reading<'_>,
-    ) -> Result<Option<UnseenRun>, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.run_unseen(program, inputs, read)
-    }
-
-    fn calls_together(&self, program: Prepared) -> usize {
-        let (runner, program) = self.place(program);
-        runner.calls_together(program)
-    }
-
     fn run_together(
         &mut self,
         program: Prepared,
         inputs: &[&Tensors],
         read: Reading<'_>,
     ) -> Result<Vec<UnseenRun>, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.run_together(program, inputs, read)
-    }
-
-    fn run_known(&mut self, program: Prepared, given: &Tensors) -> Result<f64, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.run_known(program, given)
-    }
-
-    fn refuse_late_work(&mut self, program: Prepared) -> Result<(), DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.refuse_late_work(program)
-    }
-
-    fn library_use(
-        &mut self,
-        program: Prepared,
-        inputs: &Tensors,
-    ) -> Result<Option<LibraryUse>, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.library_use(program, inputs)
-    }
-
-    fn rest(&mut self, program: Prepared) {
-        let (runner, program) = self.place_mut(program);
-        runner.rest(program);
-    }
-
-    fn start_anew(&mut self, program: Prepared) -> Result<bool, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.start_anew(program)
-    }
-
-    fn memory(&mut self, program: Prepared) -> Result<DeviceMemory, DeviceError> {
-        let (runner, program) = self.place_mut(program);
-        runner.memory(program)
+        let start = Instant::now();
+        let runs = self.place_mut(program).run_together(program, inputs, read);
+        self.running += start.elapsed();
+        runs
     }
 }

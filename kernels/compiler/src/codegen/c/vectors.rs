@@ -1,10 +1,9 @@
 //! Expressions of vectors: values that vary over columns, in C.
 
-use crate::graph::op::Binary;
+use crate::graph::op::{BinaryText, UnaryText};
 use crate::nest::{Nest, Value, ValueId};
 use sweeper_program::tensor::Dtype;
 
-use super::super::scalar::{c_name, comparison};
 use super::super::stages::Stages;
 use super::super::text;
 
@@ -66,10 +65,12 @@ impl Vectors<'_> {
         let Value::Binary(binary, a, b) = &self.nest.values[id.0] else {
             return None;
         };
+        let BinaryText::Operator(operator) = binary.entry().text else {
+            return None;
+        };
         if !binary.is_comparison() {
             return None;
         }
-        let operator = comparison(*binary);
         if self.stages.dtypes[a.0] != Dtype::I64 {
             return Some(format!("{} {operator} {}", self.name(*a), self.name(*b)));
         }
@@ -82,13 +83,9 @@ impl Vectors<'_> {
         if is_column(b) && !self.varies(*a) {
             return Some(format!("{} {operator} v_iota()", lane(a)));
         }
-        let function = match binary {
-            Binary::Less => "l_less",
-            Binary::LessEqual => "l_less_equal",
-            _ => "l_equal",
-        };
+        let function = binary.name();
         Some(format!(
-            "{function}({}, {})",
+            "l_{function}({}, {})",
             self.lanes(*a),
             self.lanes(*b)
         ))
@@ -98,15 +95,17 @@ impl Vectors<'_> {
         match &self.nest.values[id.0] {
             Value::Load { .. } => self.load(id),
             Value::Column => "l_from(row->first_column + c)".to_owned(),
-            Value::Unary(crate::graph::op::Unary::Neg, x) => format!("-{}", self.name(*x)),
-            Value::Unary(unary, x) => format!("v_{}({})", c_name(*unary), self.lanes(*x)),
-            Value::Binary(binary, a, b) => match binary {
-                Binary::Add => format!("{} + {}", self.name(*a), self.name(*b)),
-                Binary::Sub => format!("{} - {}", self.name(*a), self.name(*b)),
-                Binary::Mul => format!("{} * {}", self.name(*a), self.name(*b)),
-                Binary::Div => format!("{} / {}", self.name(*a), self.name(*b)),
-                Binary::Max => format!("v_max({}, {})", self.lanes(*a), self.lanes(*b)),
-                _ => format!("v_min({}, {})", self.lanes(*a), self.lanes(*b)),
+            Value::Unary(unary, x) => match unary.entry().text {
+                UnaryText::Operator(operator) => format!("{operator}{}", self.name(*x)),
+                UnaryText::Functions { c, .. } => format!("v_{c}({})", self.lanes(*x)),
+            },
+            Value::Binary(binary, a, b) => match binary.entry().text {
+                BinaryText::Operator(operator) => {
+                    format!("{} {operator} {}", self.name(*a), self.name(*b))
+                }
+                BinaryText::Function(function) => {
+                    format!("v_{function}({}, {})", self.lanes(*a), self.lanes(*b))
+                }
             },
             Value::Select(mask, a, b) => self.select(*mask, *a, *b),
             Value::Cast(Dtype::I64, x) if self.stages.dtypes[x.0] != Dtype::I64 => {

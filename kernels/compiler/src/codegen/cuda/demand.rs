@@ -2,14 +2,11 @@
 
 use crate::nest::{Bounds, CrossBlock, Nest, Store, Stride, Value, ValueId};
 use sweeper_program::tensor::Dtype;
-use sweeper_program::workload::generation;
+use sweeper_program::workload::Capabilities;
 
 use super::super::stages::{Residency, Stages};
 use super::choose::LOOKED_UP_REGISTERS;
 use super::deferred::DeferredEpilogue;
-
-/// The first generation of GPUs with programmatic dependent launch.
-const FIRST_TO_OVERLAP: u32 = 90;
 
 /// A nest, and its requirements.
 pub(super) struct Demand<'a> {
@@ -51,7 +48,7 @@ impl Demand<'_> {
             over_rows: stages.over_rows(nest).len() as u32,
             over_all: !stages.over_all(nest).is_empty(),
             reduces_columns: stages.reduces_columns(),
-            overlap: generation(arch) >= FIRST_TO_OVERLAP && !bounds.is_only_launch,
+            overlap: Capabilities::of(arch).overlaps_launches && !bounds.is_only_launch,
             partial_per_row_group: false,
             deferred: None,
             row_invariant_loads: vec![],

@@ -7,7 +7,6 @@
 
 mod build;
 
-use crate::graph::op::Unary;
 use crate::nest::{Nest, Over, Value, ValueId, Varies};
 use sweeper_program::tensor::Dtype;
 
@@ -142,25 +141,13 @@ impl Stages {
 
 /// Whether computing the value again takes longer than loading it.
 pub(super) fn is_expensive(value: &Value) -> bool {
-    match value {
-        Value::Unary(unary, _) => matches!(
-            unary,
-            Unary::Exp
-                | Unary::Ln
-                | Unary::Tanh
-                | Unary::Erf
-                | Unary::Sigmoid
-                | Unary::Sin
-                | Unary::Cos
-        ),
-        _ => false,
-    }
+    matches!(value, Value::Unary(unary, _) if unary.entry().is_expensive)
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::graph::op::{Binary, Reduction};
+    use crate::graph::op::{Binary, Reduction, Unary};
     use crate::nest::{CrossBlock, Operand, OperandId, Store, Stride};
 
     /// `e^(x - max) / sum` of each row.

@@ -12,7 +12,7 @@ use crate::fuse::body::Source;
 use crate::fuse::library::{self, Lies};
 use crate::fuse::plan::{Members, Plan, TaskId};
 use crate::graph::{Attention, AttentionPart, Node, NodeId, Op};
-use sweeper_program::workload::{FIRST_WITH_TENSORS, Target, generation};
+use sweeper_program::workload::{Capabilities, Target};
 use sweeper_program::{
     Arg, Geometry, Index, Kernel, KernelSource, Language, Precision, SourceFile, View,
 };
@@ -113,11 +113,11 @@ impl Kernels {
         let Target::Cuda { arch } = request.target else {
             return Some(Kernels::Cpu);
         };
+        let able = Capabilities::of(arch);
         match request.precision {
-            // Copies to shared memory came with them.
-            _ if generation(arch) < FIRST_WITH_TENSORS => None,
+            _ if !able.has_async_copies => None,
             Precision::F32 => Some(Kernels::Cuda),
-            Precision::Tf32 | Precision::Bf16 if arch == "sm_90a" => Some(Kernels::Hopper),
+            Precision::Tf32 | Precision::Bf16 if able.has_warp_groups => Some(Kernels::Hopper),
             Precision::Tf32 | Precision::Bf16 => Some(Kernels::Mma),
         }
     }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::call::{Call, Form, Words};
 use crate::graph::AttentionPart;
 use sweeper_program::headers::CUDA_H;
-use sweeper_program::workload::generation;
+use sweeper_program::workload::Capabilities;
 use sweeper_program::{Geometry, SourceFile};
 
 const TILES_H: SourceFile = SourceFile::embedded("tiles.h", include_str!("tiles.h"));
@@ -108,7 +108,7 @@ impl Tiles {
     fn of(call: &Call, arch: &str) -> Tiles {
         let mut all = Tiles::all(call);
         let smallest = all.pop();
-        let bytes = shared_bytes_of(arch);
+        let bytes = Capabilities::of(arch).shared_bytes;
         all.retain(|tiles| tiles.shared_bytes() <= bytes);
         all.extend(smallest.filter(|tiles| all.is_empty() || tiles.shared_bytes() <= bytes));
         let most = all.iter().map(|tiles| tiles.warps).max();
@@ -192,22 +192,9 @@ impl Tiles {
     }
 }
 
-/// Shared memory that a block can have, by the table of compute capabilities in NVIDIA's CUDA C++
-/// programming guide.
-pub(super) fn shared_bytes_of(arch: &str) -> usize {
-    let kib = match generation(arch) {
-        70 | 72 => 96,
-        75 => 64,
-        80 | 87 => 163,
-        90 | 100..=110 => 227,
-        _ => 99,
-    };
-    kib << 10
-}
-
 /// Whether a block has room for tiles of more than [`COLUMNS`] columns.
 pub(super) fn has_room_for_wide(arch: &str) -> bool {
-    shared_bytes_of(arch) >= 163 << 10
+    Capabilities::of(arch).shared_bytes >= 163 << 10
 }
 
 /// Columns of queries and keys, and of values, as tiles have them.

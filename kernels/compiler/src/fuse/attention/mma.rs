@@ -2,10 +2,10 @@
 //! memory and geometry.
 
 use super::call::{Call, Form};
-use super::cuda::{BUSY_BLOCKS, shared_bytes_of};
+use super::cuda::BUSY_BLOCKS;
 use super::packed::{self, PACKED_H, PADDED, WEIGHTS_H};
 use sweeper_program::headers::{CUDA_H, FACTORS_H, MMA_H};
-use sweeper_program::workload::Target;
+use sweeper_program::workload::{Capabilities, Target};
 use sweeper_program::{Geometry, Kernel, Precision, SourceFile};
 
 static FILES: [SourceFile; 7] = [
@@ -49,7 +49,7 @@ impl Tiles {
             largest.bands = 1;
         }
         let bytes = match target {
-            Target::Cuda { arch } => shared_bytes_of(arch),
+            Target::Cuda { arch } => Capabilities::of(arch).shared_bytes,
             Target::Cpu => 0,
         };
         let halves = std::iter::successors(Some(largest), |tiles| {

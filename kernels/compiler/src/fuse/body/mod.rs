@@ -70,9 +70,6 @@ pub(super) struct Body {
 /// An index that is counted in f32 is exact below this.
 const EXACT: usize = 1 << 24;
 
-/// The cost of a transcendental function in additions, about.
-const FUNCTION_COST: u64 = 16;
-
 /// Numbers that are part of a kernel's structure; others are arguments, since sizes are among them.
 const STRUCTURAL: [f64; 5] = [0.0, 1.0, -1.0, 0.5, 2.0];
 
@@ -140,9 +137,8 @@ impl<'a> Builder<'a> {
             return ValueId(at);
         }
         let cost = match &value {
-            Value::Unary(Unary::Neg | Unary::Abs, _) | Value::Binary(..) | Value::Select(..) => 1,
-            Value::Unary(..) => FUNCTION_COST,
-            Value::Reduce { .. } => 1,
+            Value::Unary(function, _) => function.entry().cost,
+            Value::Binary(..) | Value::Select(..) | Value::Reduce { .. } => 1,
             _ => 0,
         };
         let repeated = match &value {

@@ -1,9 +1,8 @@
 //! The gradient of each operation by its operands.
 
-use std::f64::consts;
-
 use super::Pass;
 use crate::graph::op::{Binary, Op, Reduction, Unary};
+use crate::graph::primitive::Step;
 use crate::graph::{Graph, GraphError, NodeId};
 
 type Added = Result<NodeId, GraphError>;
@@ -30,7 +29,7 @@ impl Pass<'_> {
             Op::Conv2d(_) | Op::Conv2dGradX(_) | Op::Conv2dGradW(_) => {
                 return self.convolution(&op, &operands, g);
             }
-            Op::Unary(function) => self.unary(function, x, y, g)?,
+            Op::Unary(function) => (function.entry().gradient)(self.graph, Step { x, y, g })?,
             Op::Reduce {
                 reduction: Reduction::Sum,
                 ..
@@ -59,63 +58,6 @@ impl Pass<'_> {
             Op::Pick => self.at_index(&x_shape, operands[1], &shape, g)?,
         };
         self.give(x, gradient)
-    }
-
-    fn unary(&mut self, function: Unary, x: NodeId, y: NodeId, g: NodeId) -> Added {
-        let graph = &mut *self.graph;
-        match function {
-            Unary::Neg => graph.unary(Unary::Neg, g),
-            Unary::Abs => {
-                let above = graph.is_positive(x)?;
-                let zero = graph.constant(0.0);
-                let below = graph.binary(Binary::Less, x, zero)?;
-                let sign = graph.sub(above, below)?;
-                graph.mul(g, sign)
-            }
-            Unary::Exp => graph.mul(g, y),
-            Unary::Ln => graph.binary(Binary::Div, g, x),
-            Unary::Sqrt => {
-                let half = graph.scale(g, 0.5)?;
-                graph.binary(Binary::Div, half, y)
-            }
-            Unary::Rsqrt => {
-                let square = graph.mul(y, y)?;
-                let cube = graph.mul(square, y)?;
-                let slope = graph.scale(cube, -0.5)?;
-                graph.mul(g, slope)
-            }
-            Unary::Reciprocal => {
-                let square = graph.mul(y, y)?;
-                let slope = graph.unary(Unary::Neg, square)?;
-                graph.mul(g, slope)
-            }
-            Unary::Tanh => {
-                let square = graph.mul(y, y)?;
-                let slope = graph.one_minus(square)?;
-                graph.mul(g, slope)
-            }
-            Unary::Erf => {
-                let square = graph.mul(x, x)?;
-                let negative = graph.unary(Unary::Neg, square)?;
-                let bell = graph.unary(Unary::Exp, negative)?;
-                let slope = graph.scale(bell, consts::FRAC_2_SQRT_PI)?;
-                graph.mul(g, slope)
-            }
-            Unary::Sigmoid => {
-                let rest = graph.one_minus(y)?;
-                let slope = graph.mul(y, rest)?;
-                graph.mul(g, slope)
-            }
-            Unary::Sin => {
-                let slope = graph.unary(Unary::Cos, x)?;
-                graph.mul(g, slope)
-            }
-            Unary::Cos => {
-                let sine = graph.unary(Unary::Sin, x)?;
-                let slope = graph.unary(Unary::Neg, sine)?;
-                graph.mul(g, slope)
-            }
-        }
     }
 
     fn binary(&mut self, function: Binary, operands: &[NodeId], y: NodeId, g: NodeId) -> Given {

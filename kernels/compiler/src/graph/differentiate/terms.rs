@@ -19,7 +19,7 @@ impl Graph {
     }
 
     /// `1 - x`
-    pub(super) fn one_minus(&mut self, x: NodeId) -> Added {
+    pub(in crate::graph) fn one_minus(&mut self, x: NodeId) -> Added {
         let one = self.constant(1.0);
         self.sub(one, x)
     }
@@ -66,7 +66,7 @@ impl Graph {
     }
 
     /// 1 where `x > 0`, else 0.
-    pub(super) fn is_positive(&mut self, x: NodeId) -> Added {
+    pub(in crate::graph) fn is_positive(&mut self, x: NodeId) -> Added {
         let zero = self.constant(0.0);
         self.binary(Binary::Less, zero, x)
     }

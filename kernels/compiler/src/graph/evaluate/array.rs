@@ -10,7 +10,7 @@ pub(super) const PIECE: usize = 1 << 13;
 
 /// A tensor of `T`; several tensors may share the elements.
 #[derive(Clone, Debug)]
-pub(super) struct Array<T> {
+pub(in crate::graph) struct Array<T> {
     elements: Arc<Vec<T>>,
     offset: usize,
     shape: Vec<usize>,
@@ -156,7 +156,7 @@ impl<T: Copy + Default + Send + Sync> Array<T> {
 }
 
 /// `function` of the elements of operands of equal shapes, in row-major order.
-pub(super) fn map<const N: usize, T, R>(
+pub(in crate::graph) fn map<const N: usize, T, R>(
     operands: [&Array<T>; N],
     function: impl Fn([T; N]) -> R + Sync,
 ) -> Vec<R>

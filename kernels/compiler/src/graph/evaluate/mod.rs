@@ -13,9 +13,9 @@ mod peak;
 mod reduce;
 mod rounding;
 
-use self::array::{Array, map};
+pub(super) use self::array::{Array, map};
 use self::indexed::Outside;
-use super::op::{Binary, Op, Unary};
+use super::op::{Binary, Op};
 use super::{Graph, Node, NodeId};
 use sweeper_program::check;
 use sweeper_program::tensor::{Data, Dtype, Tensor, Tensors};
@@ -23,7 +23,8 @@ use sweeper_program::tensor::{Data, Dtype, Tensor, Tensors};
 pub use self::peak::peak_bytes;
 pub use self::rounding::Rounding;
 pub(super) use self::rounding::{
-    Scatter, factor_stream, moved_constant, scatter, stream, unit_of_factors, with_sums_apart,
+    Scatter, UnaryRounding, factor_stream, moved_constant, scatter, stream, unit_of_factors,
+    with_sums_apart,
 };
 
 /// Why a graph has no value for some inputs.
@@ -266,7 +267,7 @@ fn value(
                 return Ok(view!(operands[0], slice(dim, start, step, shape[dim])));
             }
             Op::Constant(value) => vec![*value],
-            Op::Unary(function) => unary(*function, real(0)),
+            Op::Unary(function) => (function.entry().each)([real(0)]),
             Op::Binary(function) => binary(*function, &operands[0], &operands[1]),
             Op::Select => map([real(0), real(1), real(2)], |[mask, a, b]| match mask {
                 0.0 => b,
@@ -342,55 +343,11 @@ fn cast(x: &Value, dtype: Dtype) -> Value {
     }
 }
 
-fn unary(function: Unary, x: &Array<f64>) -> Vec<f64> {
-    let each = |function: fn(f64) -> f64| map([x], move |[x]| function(x));
-    match function {
-        Unary::Neg => map([x], |[x]| -x),
-        Unary::Abs => each(f64::abs),
-        Unary::Exp => each(f64::exp),
-        Unary::Ln => each(f64::ln),
-        Unary::Sqrt => each(f64::sqrt),
-        Unary::Rsqrt => map([x], |[x]| 1.0 / x.sqrt()),
-        Unary::Reciprocal => map([x], |[x]| 1.0 / x),
-        Unary::Tanh => each(f64::tanh),
-        Unary::Erf => each(libm::erf),
-        Unary::Sigmoid => map([x], |[x]| 1.0 / (1.0 + (-x).exp())),
-        Unary::Sin => each(f64::sin),
-        Unary::Cos => each(f64::cos),
-    }
-}
-
-fn mask(is_set: bool) -> f64 {
-    f64::from(u8::from(is_set))
-}
-
 fn binary(function: Binary, a: &Value, b: &Value) -> Vec<f64> {
-    if let (Value::Whole(a), Value::Whole(b)) = (a, b) {
-        return compare(function, a, b);
-    }
-    let operands = [a.real(), b.real()];
-    match function {
-        Binary::Add => map(operands, |[a, b]| a + b),
-        Binary::Sub => map(operands, |[a, b]| a - b),
-        Binary::Mul => map(operands, |[a, b]| a * b),
-        Binary::Div => map(operands, |[a, b]| a / b),
-        Binary::Max => map(operands, |[a, b]| if a > b || a.is_nan() { a } else { b }),
-        Binary::Min => map(operands, |[a, b]| if a < b || a.is_nan() { a } else { b }),
-        Binary::Equal | Binary::Less | Binary::LessEqual => {
-            compare(function, operands[0], operands[1])
-        }
-    }
-}
-
-/// 1 where a comparison holds, else 0.
-fn compare<T>(comparison: Binary, a: &Array<T>, b: &Array<T>) -> Vec<f64>
-where
-    T: Copy + Default + PartialOrd + Send + Sync,
-{
-    match comparison {
-        Binary::Equal => map([a, b], |[a, b]| mask(a == b)),
-        Binary::Less => map([a, b], |[a, b]| mask(a < b)),
-        _ => map([a, b], |[a, b]| mask(a <= b)),
+    let entry = function.entry();
+    match (a, b, entry.of_whole) {
+        (Value::Whole(a), Value::Whole(b), Some((compare, _))) => compare([a, b]),
+        _ => (entry.each)([a.real(), b.real()]),
     }
 }
 

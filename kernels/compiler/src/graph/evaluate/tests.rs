@@ -1,7 +1,7 @@
 //! Values of single operations, by hand or by loops that share nothing with the code under test.
 
 use super::*;
-use crate::graph::op::{Convolution, Reduction};
+use crate::graph::op::{Convolution, Reduction, Unary};
 use sweeper_program::Role;
 
 /// A graph with inputs, and their values.

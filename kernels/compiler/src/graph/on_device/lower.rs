@@ -2,7 +2,7 @@
 //! become views.
 
 use crate::graph::evaluate::{use_of, uses};
-use crate::graph::op::{Binary, Convolution, Op, Reduction, Unary};
+use crate::graph::op::{Binary, Convolution, Op, Reduction};
 use crate::graph::{Graph, Node, NodeId};
 use sweeper_program::Precision;
 use sweeper_program::tensor::Dtype;
@@ -92,7 +92,7 @@ impl<'g> Lowering<'g> {
             Op::Transpose { order } => operand(0).transpose(order),
             &Op::Slice { dim, start, step } => operand(0).slice(dim, start, step, shape[dim]),
             Op::Reshape => self.launches.densely(operand(0)).reshape(shape),
-            Op::Unary(function) => self.elementwise(of_unary(*function), shape, operands),
+            Op::Unary(function) => self.elementwise(function.entry().kernel, shape, operands),
             Op::Binary(function) => {
                 let is_whole = operands[0].dtype == Dtype::I64;
                 self.elementwise(of_binary(*function, is_whole), shape, operands)
@@ -295,36 +295,9 @@ fn extents(x: &[usize], w: &[usize], out: &[usize], conv: Convolution) -> [usize
     ]
 }
 
-fn of_unary(function: Unary) -> &'static str {
-    match function {
-        Unary::Neg => "unary_neg",
-        Unary::Abs => "unary_abs",
-        Unary::Exp => "unary_exp",
-        Unary::Ln => "unary_ln",
-        Unary::Sqrt => "unary_sqrt",
-        Unary::Rsqrt => "unary_rsqrt",
-        Unary::Reciprocal => "unary_reciprocal",
-        Unary::Tanh => "unary_tanh",
-        Unary::Erf => "unary_erf",
-        Unary::Sigmoid => "unary_sigmoid",
-        Unary::Sin => "unary_sin",
-        Unary::Cos => "unary_cos",
-    }
-}
-
+/// The kernel of a function of two elements.
 pub(super) fn of_binary(function: Binary, is_whole: bool) -> &'static str {
-    match function {
-        Binary::Add => "binary_add",
-        Binary::Sub => "binary_sub",
-        Binary::Mul => "binary_mul",
-        Binary::Div => "binary_div",
-        Binary::Max => "binary_max",
-        Binary::Min => "binary_min",
-        Binary::Equal if is_whole => "whole_equal",
-        Binary::Equal => "binary_equal",
-        Binary::Less if is_whole => "whole_less",
-        Binary::Less => "binary_less",
-        Binary::LessEqual if is_whole => "whole_less_equal",
-        Binary::LessEqual => "binary_less_equal",
-    }
+    let entry = function.entry();
+    let of_whole = entry.of_whole.filter(|_| is_whole);
+    of_whole.map_or(entry.kernel, |(_, kernel)| kernel)
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use crate::semicrf::sizes::{Semiring, Sizes};
 use sweeper_program::KernelSource;
-use sweeper_program::workload::{CanonicalShape, Refusal, generation};
+use sweeper_program::workload::{CanonicalShape, Capabilities, Refusal};
 
 /// Least room for labels.
 const LEAST_WIDTH: usize = 16;
@@ -57,16 +57,11 @@ impl Layout {
                 "a block has {MOST_WIDTH} threads, one a label: not {width}"
             )));
         }
-        let most_shared = match generation(arch) {
-            80 | 87 => 163 << 10,
-            90 | 100 | 101 | 103 | 110 => 227 << 10,
-            _ => 99 << 10,
-        };
         let mut layout = Layout {
             sizes: *sizes,
             longest: sizes.longest().min(sizes.last_end()).max(1),
             width,
-            most_shared,
+            most_shared: Capabilities::of(arch).shared_bytes,
         };
         if layout.is_staged() && layout.chunk_durations() == 0 {
             layout.width = 2 * MOST_STAGED_WIDTH;

@@ -199,10 +199,10 @@ impl Helper for Clerk {
     }
 }
 
-const EAGER: Prepared = Prepared(0);
-const COMPILED: Prepared = Prepared(1);
+const EAGER: Prepared = Prepared(0, None);
+const COMPILED: Prepared = Prepared(1, None);
 /// The second program that is loaded.
-const SECOND: Prepared = Prepared(2);
+const SECOND: Prepared = Prepared(2, None);
 
 /// A device that counts launches, and on which each step takes its time. The host's clock is the
 /// device's.
@@ -241,7 +241,7 @@ impl Launcher for Counting {
             true => Err(DeviceError::Launch("too many registers".to_owned())),
             false => {
                 self.loaded += 1;
-                Ok(Prepared(self.loaded))
+                Ok(Prepared(self.loaded, None))
             }
         }
     }

@@ -6,8 +6,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use rustix::thread::transparent_huge_pages_are_disabled;
-use sweeper_program::Tensors;
 use sweeper_program::workload::TensorSpec;
+use sweeper_program::{Runner, Tensors};
 
 use super::ForeignRunner;
 use crate::device::{DeviceError, DeviceMemory, Job, Prepared, RunsPrograms, Sample};
@@ -482,7 +482,7 @@ impl ForeignRunner for Commands {
             request,
             peak_bytes: 0,
         });
-        Ok(Prepared(self.programs.len() - 1))
+        Ok(Prepared(self.programs.len() - 1, Some(Runner::Command)))
     }
 }
 

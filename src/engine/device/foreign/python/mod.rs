@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Foreign, Tensors};
+use sweeper_program::{Foreign, Runner, Tensors};
 
 use super::ForeignRunner;
 use crate::device::cpu::flush::Flush;
@@ -298,7 +298,7 @@ impl ForeignRunner for Python {
             calls: 0,
             most_calls: 1,
         });
-        let prepared = Prepared(self.programs.len() - 1);
+        let prepared = Prepared(self.programs.len() - 1, Some(Runner::Python));
         // It is got ready for it.
         self.ask_about(prepared, "ready", json!({}))?;
         Ok(prepared)

@@ -24,7 +24,7 @@ use std::time::Duration;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::Value;
 use sweeper_program::workload::TensorSpec;
-use sweeper_program::{Dtype, Tensor, Tensors};
+use sweeper_program::{Dtype, Runner, Tensor, Tensors};
 
 use super::ForeignRunner;
 use super::python::{Place, told_use};
@@ -339,7 +339,7 @@ impl ForeignRunner for Referee {
     fn prepare(&mut self, job: Job<'_>, inputs: &Tensors) -> Result<Prepared, DeviceError> {
         let held = self.start(Entrant::new(job, inputs)?, inputs)?;
         self.programs.push(held);
-        Ok(Prepared(self.programs.len() - 1))
+        Ok(Prepared(self.programs.len() - 1, Some(Runner::Referee)))
     }
 }
 

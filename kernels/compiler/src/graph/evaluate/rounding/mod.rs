@@ -16,12 +16,12 @@ mod apart;
 pub(in crate::graph) use self::apart::with_sums_apart;
 use super::array::{Array, map};
 use super::{EvaluateError, Value};
-use crate::graph::op::{Binary, Op, Reduction, Unary};
+use crate::graph::op::{Op, Reduction};
 use crate::graph::{Graph, Node, NodeId, may_be_bf16};
 use rayon::prelude::*;
 use sweeper_program::Precision;
 use sweeper_program::inputs::{InputKey, Stream};
-use sweeper_program::rounding::{DEVIATION, FUNCTION, LEAST, UNIT_ROUNDOFF, weights_of_sum};
+use sweeper_program::rounding::{DEVIATION, LEAST, UNIT_ROUNDOFF, weights_of_sum};
 use sweeper_program::tensor::Tensors;
 
 /// The rounding of one evaluation.
@@ -180,7 +180,7 @@ pub(in crate::graph) enum Scatter {
     /// A constant: the difference of its f32 from it, which is known.
     Constant { size: f64 },
     /// The result's square times the square of a function of the operand.
-    Unary(OfUnary),
+    Unary(UnaryRounding),
     /// A share of the result's square, and a share of the sum of its terms' squares; the result is
     /// short by a part of itself.
     Sum {
@@ -192,29 +192,16 @@ pub(in crate::graph) enum Scatter {
 
 /// The variance of a function of one number relative to its result.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::graph) struct OfUnary {
+pub(crate) struct UnaryRounding {
     /// For every argument.
-    pub(in crate::graph) least: f64,
+    pub(crate) least: f64,
     /// An exponential: its argument is rounded once more, on the way to a power of 2.
-    pub(in crate::graph) is_exponential: bool,
+    pub(crate) is_exponential: bool,
     /// A sigmoid: so is its exponential's.
-    pub(in crate::graph) is_sigmoid: bool,
+    pub(crate) is_sigmoid: bool,
 }
 
-impl OfUnary {
-    fn new(function: Unary) -> Self {
-        OfUnary {
-            least: match function {
-                Unary::Neg | Unary::Abs => 0.0,
-                // Near 0 they are differences.
-                Unary::Tanh | Unary::Erf => 4.0 * FUNCTION,
-                _ => FUNCTION,
-            },
-            is_exponential: function == Unary::Exp,
-            is_sigmoid: function == Unary::Sigmoid,
-        }
-    }
-
+impl UnaryRounding {
     fn variance(self, x: f64) -> f64 {
         match (self.is_exponential, self.is_sigmoid) {
             (true, _) => self.least + x * x,
@@ -232,10 +219,8 @@ pub(in crate::graph) fn scatter(
 ) -> Option<Scatter> {
     let node = graph.node(id);
     match &node.op {
-        Op::Unary(function) => Some(Scatter::Unary(OfUnary::new(*function))),
-        Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => {
-            Some(Scatter::Arithmetic)
-        }
+        Op::Unary(function) => Some(Scatter::Unary(function.entry().rounding)),
+        Op::Binary(function) if function.entry().is_rounded => Some(Scatter::Arithmetic),
         // A program has the constant in f32, or works it into another one.
         Op::Constant(value) => {
             let size = (f64::from(*value as f32) - value).abs();
