@@ -2,12 +2,12 @@
 
 use sweeper_program::Value;
 
-use super::diagnostics::Code;
-use super::forms;
-use super::section::{Context, Section, Spanned};
-use super::text::At;
-use super::tree::{Entry, Node, Raw};
-use super::wire::{self, WireCases, WireText, WireTie};
+use crate::diagnostics::Code;
+use crate::forms;
+use crate::section::{Context, Section, Spanned};
+use crate::text::At;
+use crate::tree::{Entry, Node, Raw};
+use crate::wire::{self, WireCases, WireText, WireTie};
 use sweeper_model::word::article;
 
 /// No axis has more values than this.

@@ -6,17 +6,18 @@ use std::collections::BTreeSet;
 use sweeper_program::workload::WorkloadInfo;
 use sweeper_program::{Dtype, Phase};
 
-use super::case::{Case, InputFile, KnownBackend, KnownWorkload};
-use super::declare::Declarations;
-use super::diagnostics::Code;
-use super::dimensions::{self, Columns};
-use super::rules;
-use super::section::{Context, Spanned, unknown_key};
-use super::suggest;
-use super::text::At;
-use super::uses::Uses;
-use super::wire::{WireCase, WireScope, WireText};
-use super::{axis, null};
+use crate::axis;
+use crate::case::{Case, InputFile, KnownBackend, KnownWorkload};
+use crate::diagnostics::Code;
+use crate::dimensions::{self, Columns};
+use crate::null;
+use crate::rules;
+use crate::section::{Context, Spanned, unknown_key};
+use crate::suggest;
+use crate::text::At;
+use crate::user::read::Declarations;
+use crate::uses::Uses;
+use crate::wire::{WireCase, WireScope, WireText};
 use sweeper_model::tuning::family_of;
 
 /// The settings that the cases of a manifest share, and the list of these cases.

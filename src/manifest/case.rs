@@ -16,7 +16,7 @@ use sweeper_program::{Dtype, Phase, Value};
 use sweeper_program::Workload;
 use sweeper_workloads::registry;
 
-use crate::declared::Declared;
+use crate::user::Declared;
 use sweeper_model::expression::Expression;
 use sweeper_model::identity::Digest;
 use sweeper_model::status::Status;

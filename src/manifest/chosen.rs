@@ -1,11 +1,11 @@
 //! The cases that are run, where not all are: `cases = ["gelu"]`, `--case gelu`, the operations
 //! guide's `--operations GELU`.
 
-use super::build::Places;
-use super::case::Case;
-use super::diagnostics::Code;
-use super::section::{Context, Spanned};
-use super::suggest;
+use crate::build::Places;
+use crate::case::Case;
+use crate::diagnostics::Code;
+use crate::section::{Context, Spanned};
+use crate::suggest;
 
 /// The workloads that the operations guide calls by one name, `Loss`.
 const LOSSES: [&str; 2] = ["mse", "cross_entropy"];

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::Manifest;
-use super::diagnostics::Code;
-use super::section::{Context, Section};
-use super::setting::{ADAPTIVE, PUBLISHED, Setting, sections};
-use super::settings::{Canonical, Stopping};
-use super::tree::Node;
+use crate::Manifest;
+use crate::diagnostics::Code;
+use crate::section::{Context, Section};
+use crate::setting::{ADAPTIVE, PUBLISHED, Setting, sections};
+use crate::settings::{Canonical, Stopping};
+use crate::tree::Node;
 
 /// The values that were written, by the paths of their settings.
 pub(super) type Given<'n> = BTreeMap<&'static str, &'n Node>;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-pub use super::codes::{Code, Severity};
+pub use crate::codes::{Code, Severity};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,6 +169,6 @@ impl std::error::Error for Diagnostics {}
 
 impl fmt::Display for Diagnostics {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&super::render::render(self, super::render::Colour::Never))
+        out.write_str(&crate::render::render(self, crate::render::Colour::Never))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use toml::Value;
 
-use super::setting::{self, Identity};
+use crate::setting::{self, Identity};
 
 /// A key in which two manifests differ.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use sweeper_program::Value;
 use sweeper_program::workload::{ParameterInfo, ParameterKind, WorkloadInfo};
 
-use super::axis::WireAxis;
-use super::build::Shared;
-use super::case::{Conditional, Dimension, ParameterSource, Variable};
-use super::diagnostics::Code;
-use super::rules;
-use super::section::{Context, Spanned};
-use super::suggest;
-use super::text::At;
-use super::ties::{stands, tie_of};
-use super::uses::Uses;
-use super::wire::{NAME_CASES, WireCase, WireText, WireTie};
+use crate::axis::WireAxis;
+use crate::build::Shared;
+use crate::case::{Conditional, Dimension, ParameterSource, Variable};
+use crate::diagnostics::Code;
+use crate::rules;
+use crate::section::{Context, Spanned};
+use crate::suggest;
+use crate::text::At;
+use crate::ties::{stands, tie_of};
+use crate::uses::Uses;
+use crate::wire::{NAME_CASES, WireCase, WireText, WireTie};
 use sweeper_model::expression::{Kind, Scope};
 
 /// The ties of a case, plain axes being ties of one column.

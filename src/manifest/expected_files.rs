@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::declared::check::{ExpectedFile, ExpectedTensor, FileReference};
-use crate::declared::pieces;
+use crate::user::check::{ExpectedFile, ExpectedTensor, FileReference};
+use crate::user::pieces;
 use sweeper_model::files;
 use sweeper_model::identity::Digest;
 use sweeper_model::tensor_file::{HEAD_LENGTH_BYTES, heads};

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use sweeper_program::Value;
 
-use super::axis::MAX_VALUES;
-use super::diagnostics::Code;
-use super::section::{Context, Section, Spanned};
-use super::suggest;
-use super::tree::{Node, Raw};
+use crate::axis::MAX_VALUES;
+use crate::diagnostics::Code;
+use crate::section::{Context, Section, Spanned};
+use crate::suggest;
+use crate::tree::{Node, Raw};
 
 /// The keys of forms; an axis has one of them.
 pub(super) const FORMS: &[&str] = &["values", "pow2", "range", "linspace", "logspace", "csv"];

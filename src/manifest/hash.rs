@@ -5,9 +5,9 @@
 //! `needs`, every order (of keys, values, cases, rules), and all other settings, which are stored
 //! with the run.
 
-use super::Manifest;
-use super::case::{Case, Dimension, Include, NullScript};
-use super::setting::{Data, Identity, sections};
+use crate::Manifest;
+use crate::case::{Case, Dimension, Include, NullScript};
+use crate::setting::{Data, Identity, sections};
 use sweeper_model::expression::Expression;
 use sweeper_model::identity::{Digest, Encoder, ManifestHash};
 use sweeper_model::word::Word;

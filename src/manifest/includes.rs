@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use super::named::{self, Named};
-use crate::declared::declaration::DeclaredFile;
+use crate::named::{self, Named};
+use crate::user::declaration::DeclaredFile;
 use sweeper_model::files;
 
 /// A source file that a manifest names, with its includes.

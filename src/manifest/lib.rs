@@ -11,10 +11,10 @@
 //! in `grid::check`, together with [`Manifest::resolve`]. [`sweeper_model::expression`] is the
 //! language of conditions; [`diagnostics`], [`codes`] and [`render`] make and print errors.
 
-pub mod declared;
+pub mod user;
 pub mod grid;
 pub mod plan;
-pub mod interchange;
+pub mod import;
 pub mod settings;
 pub mod plots;
 pub mod case;
@@ -35,7 +35,6 @@ mod section;
 mod setting;
 mod decode;
 mod wire;
-mod declare;
 mod named;
 pub mod includes;
 pub mod python_files;
@@ -59,28 +58,28 @@ mod starter;
 
 use sweeper_program::workload::WorkloadInfo;
 
-pub(crate) use build::Places;
-pub use case::Case;
-pub use diagnostics::{Diagnostic, Diagnostics};
-pub(crate) use dimensions::{Misfit, fitted};
-pub use null::NullDevice;
-pub use overrides::{OverrideOrigin, Overrides};
-pub use provenance::{Origin, Provenance};
-pub use reference::reference;
-pub(crate) use resolve::Draft;
-pub use schema::schema;
-pub(crate) use section::Context;
-pub use settings::{
+pub(crate) use crate::build::Places;
+pub use crate::case::Case;
+pub use crate::diagnostics::{Diagnostic, Diagnostics};
+pub(crate) use crate::dimensions::{Misfit, fitted};
+pub use crate::null::NullDevice;
+pub use crate::overrides::{OverrideOrigin, Overrides};
+pub use crate::provenance::{Origin, Provenance};
+pub use crate::reference::reference;
+pub(crate) use crate::resolve::Draft;
+pub use crate::schema::schema;
+pub(crate) use crate::section::Context;
+pub use crate::settings::{
     CacheSettings, Canonical, Cluster, DeviceSettings, Limits, Measure, Output, PlanSettings,
     Report,
 };
-pub use sources::Sources;
-pub use starter::STARTER;
-pub(crate) use text::At;
-pub(crate) use wire::WireText;
-pub use wire::objection;
+pub use crate::sources::Sources;
+pub use crate::starter::STARTER;
+pub(crate) use crate::text::At;
+pub(crate) use crate::wire::WireText;
+pub use crate::wire::objection;
 
-use crate::declared::Declared;
+use crate::user::Declared;
 use sweeper_model::identity::ManifestHash;
 
 /// Version of the format.
@@ -118,7 +117,7 @@ pub struct Manifest {
     /// `[null]`
     pub null: Option<NullDevice>,
     /// `[workload.X]` and `[backend.Y]`, as they are printed.
-    declared: Vec<declare::DeclaredTable>,
+    declared: Vec<user::read::DeclaredTable>,
     provenance: Provenance,
     warnings: Diagnostics,
 }

@@ -1,11 +1,11 @@
 //! `like = "Y"` of a backend: the keys of `[backend.Y]`, but for those that it has itself.
 
-use super::diagnostics::Code;
-use super::merge;
-use super::section::Context;
-use super::suggest;
-use super::text::At;
-use super::tree::{Node, Raw, Table};
+use crate::diagnostics::Code;
+use crate::merge;
+use crate::section::Context;
+use crate::suggest;
+use crate::text::At;
+use crate::tree::{Node, Raw, Table};
 
 /// The key, and the table whose entries have it.
 pub(super) const LIKE: &str = "like";

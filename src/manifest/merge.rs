@@ -3,9 +3,9 @@
 //! Sections merge key by key; an axis, a list or a value is replaced as a whole; lists of rules
 //! (`zip`, `exclude`, `include`) grow, the base's first.
 
-use super::setting::{ADAPTIVE, PUBLISHED, sections};
-use super::text::At;
-use super::tree::{Node, Raw, Table};
+use crate::setting::{ADAPTIVE, PUBLISHED, sections};
+use crate::text::At;
+use crate::tree::{Node, Raw, Table};
 
 /// Tables whose keys are merged one by one, besides the sections of settings. `*` is any name.
 const SECTIONS: &[&[&str]] = &[
@@ -55,7 +55,7 @@ fn overlay_at(base: &mut Table, over: Table, path: &mut Vec<String>) {
             ) if is_rules(path) => held.extend(over),
             (_, value) => {
                 displace(base, &entry.key, value.text(), |_| true);
-                base.set(super::tree::Entry { value, ..entry });
+                base.set(crate::tree::Entry { value, ..entry });
             }
         }
         path.pop();

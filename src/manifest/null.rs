@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::decode::Given;
-use super::section::Context;
-use super::wire::{self, WireText};
+use crate::decode::Given;
+use crate::section::Context;
+use crate::wire::{self, WireText};
 use sweeper_model::status::Status;
 
 /// `[null]` with the places of its expressions.

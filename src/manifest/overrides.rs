@@ -10,11 +10,11 @@ use std::sync::LazyLock;
 
 use sweeper_program::workload::{FlagTarget, ShorthandFlag, WorkloadInfo};
 
-use super::diagnostics::{Code, Diagnostic, Diagnostics};
-use super::merge;
-use super::setting::SETTINGS;
-use super::text::{At, Text, Texts};
-use super::tree::{self, Entry, Node, Raw, Table};
+use crate::diagnostics::{Code, Diagnostic, Diagnostics};
+use crate::merge;
+use crate::setting::SETTINGS;
+use crate::text::{At, Text, Texts};
+use crate::tree::{self, Entry, Node, Raw, Table};
 
 /// Settings from outside the manifest, and how strictly it is judged.
 #[derive(Clone, Debug, Default)]
@@ -155,7 +155,7 @@ impl FlagInfo {
 
 /// The flags that stand for keys: of workloads, of every case, of settings.
 pub static FLAGS: LazyLock<Vec<FlagInfo>> = LazyLock::new(|| {
-    let registry = super::registry();
+    let registry = crate::registry();
     let of_workloads = registry.iter().flat_map(|info| info.flags);
     let mut all: Vec<FlagInfo> = of_workloads.map(FlagInfo::of_workload).collect();
     // Workloads that are alike have their flags in common.
@@ -329,7 +329,7 @@ impl Target<'_> {
 
 /// Replaces a backend in a list, under any of its names; `from` is removed if both are listed.
 fn rename(node: &mut Node, from: &str, to: &str) {
-    let registry = super::registry();
+    let registry = crate::registry();
     let is_from = |info: &&WorkloadInfo, word: &str| {
         let backend = info.backend(from);
         backend.is_some_and(|backend| backend.name == from && backend.aliases.contains(&word))

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use sweeper_program::Value;
 
-use super::Manifest;
-use super::case::{Case, Dimension, Include};
-use super::provenance::Origin;
-use super::setting::{Data, Setting, sections};
+use crate::Manifest;
+use crate::case::{Case, Dimension, Include};
+use crate::provenance::Origin;
+use crate::setting::{Data, Setting, sections};
 use sweeper_model::toml_text;
 
 /// Columns that comments are aligned to.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::text::{At, Texts};
+use crate::text::{At, Texts};
 
 /// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]

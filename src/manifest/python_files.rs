@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use super::named::{self, Named};
-use crate::declared::python::declaration::{ArrayLibrary, PythonFile};
+use crate::named::{self, Named};
+use crate::user::python::declaration::{ArrayLibrary, PythonFile};
 use sweeper_model::files;
 
 /// More modules than this are a package that should be installed.

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::Manifest;
-use super::print;
-use super::setting::{Data, SETTINGS, Setting};
-use super::settings::Canonical;
+use crate::Manifest;
+use crate::print;
+use crate::setting::{Data, SETTINGS, Setting};
+use crate::settings::Canonical;
 
 /// Every setting with its default, as a Markdown table.
 pub fn reference() -> String {

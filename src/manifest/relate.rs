@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use sweeper_program::Value;
 
-use super::Manifest;
-use super::case::Case;
-use super::decode::Given;
-use super::diagnostics::Code;
-use super::dimensions::kind_of;
-use super::section::{Context, Spanned};
-use super::settings::{Canonical, Limits, Prune};
-use super::suggest;
-use super::text::At;
-use super::tree::Node;
+use crate::Manifest;
+use crate::case::Case;
+use crate::decode::Given;
+use crate::diagnostics::Code;
+use crate::dimensions::kind_of;
+use crate::section::{Context, Spanned};
+use crate::settings::{Canonical, Limits, Prune};
+use crate::suggest;
+use crate::text::At;
+use crate::tree::Node;
 use sweeper_model::expression::Kind;
 use sweeper_model::status::Status;
 

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use super::diagnostics::{Diagnostic, Diagnostics, Place, Severity};
+use crate::diagnostics::{Diagnostic, Diagnostics, Place, Severity};
 
 /// Whether text is coloured with ANSI escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

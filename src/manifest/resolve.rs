@@ -5,19 +5,25 @@ use std::collections::BTreeSet;
 
 use sweeper_program::workload::WorkloadInfo;
 
-use super::build::{self, Places, Shared};
-use super::case::Case;
-use super::declare::{self, Declarations};
-use super::diagnostics::{Code, Diagnostic, Diagnostics, Severity};
-use super::null::WireNull;
-use super::section::{Context, Section, Spanned};
-use super::settings::DeviceUse;
-use super::sources::Sources;
-use super::tree::{self, Node, Raw};
-use super::wire::{self, Owner, WireCase, WireScope};
-use super::{
-    Manifest, Overrides, SCHEMA, chosen, decode, like, merge, overrides, relate, setting, suggest,
-};
+use crate::build::{self, Places, Shared};
+use crate::case::Case;
+use crate::chosen;
+use crate::decode;
+use crate::diagnostics::{Code, Diagnostic, Diagnostics, Severity};
+use crate::like;
+use crate::merge;
+use crate::null::WireNull;
+use crate::overrides;
+use crate::relate;
+use crate::section::{Context, Section, Spanned};
+use crate::setting;
+use crate::settings::DeviceUse;
+use crate::sources::Sources;
+use crate::suggest;
+use crate::tree::{self, Node, Raw};
+use crate::user::read::{self, Declarations};
+use crate::wire::{self, Owner, WireCase, WireScope};
+use crate::{Manifest, Overrides, SCHEMA};
 
 /// A manifest that was read and checked against the workloads, before checks of its points.
 pub(crate) struct Draft<'s> {
@@ -141,7 +147,7 @@ fn read(
     schema(cx, &section);
     let mut manifest = Manifest::with_defaults(default_name(cx));
     let given = decode::settings(cx, &mut section, &mut manifest);
-    let mut declarations = declare::read(cx, &mut section, registry);
+    let mut declarations = read::declarations(cx, &mut section, registry);
     let registry = &*declarations.extend(registry);
     let (scope, wires) = cases_as_written(cx, &mut section);
     section.finish(cx, &[]);
@@ -288,7 +294,7 @@ fn unused(
     };
     for axis in &scope.axes {
         if !used_axes.contains(&axis.name.value) {
-            super::dimensions::unused(cx, &axis.name, info, "");
+            crate::dimensions::unused(cx, &axis.name, info, "");
         }
     }
 }

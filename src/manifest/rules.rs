@@ -5,14 +5,14 @@ use std::sync::Arc;
 use sweeper_program::Value;
 use sweeper_program::workload::{ParameterKind, WorkloadInfo};
 
-use super::build::{self, Places, Shared};
-use super::case::{Case, Derived, Dimension, Include, NullScript, Rule, Variable};
-use super::diagnostics::Code;
-use super::dimensions::{fit, kind_of, names};
-use super::section::{Context, Spanned};
-use super::suggest;
-use super::uses::Uses;
-use super::wire::{NAME_CASES, WireCase, WireInclude, WireRule, WireText};
+use crate::build::{self, Places, Shared};
+use crate::case::{Case, Derived, Dimension, Include, NullScript, Rule, Variable};
+use crate::diagnostics::Code;
+use crate::dimensions::{fit, kind_of, names};
+use crate::section::{Context, Spanned};
+use crate::suggest;
+use crate::uses::Uses;
+use crate::wire::{NAME_CASES, WireCase, WireInclude, WireRule, WireText};
 use sweeper_model::expression::{Expression, Fault, FaultKind, Kind, Known, Scope, Tree};
 use sweeper_model::tuning::family_of;
 
@@ -378,7 +378,7 @@ fn row_of(
     Some(rows.len() - 1)
 }
 
-fn script(cx: &mut Context<'_>, null: &super::null::WireNull, scope: &Scope) -> Option<NullScript> {
+fn script(cx: &mut Context<'_>, null: &crate::null::WireNull, scope: &Scope) -> Option<NullScript> {
     let time_ns = number(cx, &null.time_ns, scope);
     let memory_bytes = match &null.memory_bytes {
         Some(wire) => Some(number(cx, wire, scope)?),

@@ -6,11 +6,11 @@ use serde_json::{Map, Value, json};
 use sweeper_program::Phase;
 use sweeper_program::workload::{ParameterKind, WorkloadInfo};
 
-use super::declare;
-use super::setting::json::{
+use crate::setting::json::{
     described, expression, list, named, object, one_of, scalar, string, whole,
 };
-use super::setting::{Setting, sections};
+use crate::setting::{Setting, sections};
+use crate::user::read;
 
 /// The JSON Schema of manifests for these workloads.
 pub fn schema(registry: &[&'static WorkloadInfo]) -> Value {
@@ -32,9 +32,9 @@ fn top() -> Value {
             "minProperties": 1,
             "additionalProperties": { "$ref": "#/$defs/case" },
         },
-        "workload": described(named(declare::schema::workload()), "problems of the manifest"),
-        "backend": described(named(declare::schema::backend()), "kernels of the manifest"),
-        "python": declare::schema::python(),
+        "workload": described(named(read::schema::workload()), "problems of the manifest"),
+        "backend": described(named(read::schema::backend()), "kernels of the manifest"),
+        "python": read::schema::python(),
     });
     for (name, settings) in sections() {
         let described = settings.iter().map(|setting| {
@@ -88,7 +88,7 @@ fn definitions(registry: &[&'static WorkloadInfo]) -> Value {
         "axis": { "anyOf": [{ "$ref": "#/$defs/scalar" }, list(scalar()), form()] },
         "case": case(registry),
     });
-    for (name, schema) in declare::schema::definitions() {
+    for (name, schema) in read::schema::definitions() {
         definitions[name] = schema;
     }
     definitions

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use super::diagnostics::{Code, Diagnostic, Diagnostics, Report};
-use super::like::BACKENDS;
-use super::provenance::Provenance;
-use super::sources::Sources;
-use super::suggest;
-use super::text::{At, Texts};
-use super::tree::{Entry, Node, Raw, Table};
-use super::variables;
-use super::wire::WireText;
+use crate::diagnostics::{Code, Diagnostic, Diagnostics, Report};
+use crate::like::BACKENDS;
+use crate::provenance::Provenance;
+use crate::sources::Sources;
+use crate::suggest;
+use crate::text::{At, Texts};
+use crate::tree::{Entry, Node, Raw, Table};
+use crate::variables;
+use crate::wire::WireText;
 use sweeper_model::tuning::family_of;
 use sweeper_model::word::Word;
 

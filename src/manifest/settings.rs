@@ -63,7 +63,7 @@ impl Canonical {
 
     /// The published sampling: sizes and buckets of the workload that has one.
     pub fn published_sampling() -> Option<&'static PublishedSampling> {
-        super::registry().iter().find_map(|info| info.published)
+        crate::registry().iter().find_map(|info| info.published)
     }
 }
 
@@ -419,7 +419,7 @@ impl Default for Report {
 pub enum Plots {
     /// All that the results allow.
     All,
-    /// These, of [`super::plots::PLOTS`].
+    /// These, of [`crate::plots::PLOTS`].
     Names(Vec<&'static str>),
 }
 

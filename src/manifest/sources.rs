@@ -10,20 +10,20 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::case::InputFile;
-use super::declare::{COMMAND_SOURCES, INPUTS_FROM, parts, scripts};
-use super::diagnostics::{Code, Diagnostic, Diagnostics};
-use super::expected_files;
-use super::includes::SourceClosure;
-use super::like;
-use super::overrides::Overrides;
-use super::python_files::{PythonFiles, places_of_module};
-use super::resolve;
-use super::suggest;
-use super::text::{At, Text, Texts};
-use super::tree::{self, Node, Raw, Table};
-use super::variables;
-use crate::declared::check::FileReference;
+use crate::case::InputFile;
+use crate::diagnostics::{Code, Diagnostic, Diagnostics};
+use crate::expected_files;
+use crate::includes::SourceClosure;
+use crate::like;
+use crate::overrides::Overrides;
+use crate::python_files::{PythonFiles, places_of_module};
+use crate::resolve;
+use crate::suggest;
+use crate::text::{At, Text, Texts};
+use crate::tree::{self, Node, Raw, Table};
+use crate::user::check::FileReference;
+use crate::user::read::{COMMAND_SOURCES, INPUTS_FROM, parts, scripts};
+use crate::variables;
 use sweeper_model::files;
 use sweeper_model::identity::Digest;
 

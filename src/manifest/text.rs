@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::diagnostics::Place;
+use crate::diagnostics::Place;
 
 /// A file, or the text of a setting from elsewhere.
 #[derive(Clone, Debug)]

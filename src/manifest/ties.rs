@@ -1,10 +1,10 @@
 //! Axes that walk together, and the choice of the zips that a case has.
 
-use super::axis::WireAxis;
-use super::diagnostics::Code;
-use super::print;
-use super::section::{Context, Spanned};
-use super::wire::{WireCase, WireCases, WireTie};
+use crate::axis::WireAxis;
+use crate::diagnostics::Code;
+use crate::print;
+use crate::section::{Context, Spanned};
+use crate::wire::{WireCase, WireCases, WireTie};
 
 /// The longest list of values that a line of help spells out.
 const MAX_SPELT: usize = 16;

@@ -2,8 +2,8 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::diagnostics::{Code, Diagnostic, Diagnostics};
-use super::text::{At, Texts};
+use crate::diagnostics::{Code, Diagnostic, Diagnostics};
+use crate::text::{At, Texts};
 
 /// A value and its place.
 #[derive(Clone, Debug)]

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use sweeper_program::workload::WorkloadInfo;
 
-use super::build::Shared;
-use super::diagnostics::Code;
-use super::section::{Context, Spanned};
-use super::wire::{WireCase, WireText};
+use crate::build::Shared;
+use crate::diagnostics::Code;
+use crate::section::{Context, Spanned};
+use crate::wire::{WireCase, WireText};
 use sweeper_model::expression::Tree;
 
 /// The derived values of a case, and the names that its expressions use.

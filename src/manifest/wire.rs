@@ -1,12 +1,12 @@
-//! The manifest as it was written: the spanned twins of [`Case`](super::case::Case) and its parts,
+//! The manifest as it was written: the spanned twins of [`Case`](crate::case::Case) and its parts,
 //! read without knowing any workload.
 
-use super::axis::{self, WireAxis};
-use super::diagnostics::Code;
-use super::merge::RULES;
-use super::section::{Context, Section, Spanned};
-use super::text::At;
-use super::tree::{Entry, Node, Raw};
+use crate::axis::{self, WireAxis};
+use crate::diagnostics::Code;
+use crate::merge::RULES;
+use crate::section::{Context, Section, Spanned};
+use crate::text::At;
+use crate::tree::{Entry, Node, Raw};
 use sweeper_model::status::Status;
 
 /// The text of an expression, with the key it stands under.

@@ -2,7 +2,7 @@
 //!
 //! Decoding, the JSON Schema, `--resolved`, the identity, the flags of the command line and the
 //! reference in `manifests/README.md` follow from [`SETTINGS`]. A new key is an entry in `table.rs`
-//! and a field in [`super::settings`].
+//! and a field in [`crate::settings`].
 
 mod describe;
 pub(super) mod json;
@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::Manifest;
-use super::section::Context;
-use super::tree::Node;
+use crate::Manifest;
+use crate::section::Context;
+use crate::tree::Node;
 
 pub(super) use special::is_name_character;
 pub(super) use table::{ADAPTIVE, PUBLISHED, SETTINGS};

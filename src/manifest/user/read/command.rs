@@ -8,16 +8,16 @@ use super::command_files::{COMMAND_SOURCES, CommandFiles, checked_files};
 use super::render::DIGESTS;
 use super::source::is_folder;
 use super::{NUMBER, Names, expression, template};
-use crate::declared::command_declaration::{
-    CommandCheck, CommandDeclaration, CommandTime, MetricDeclaration, MetricSource, OutputText,
-    StandardOutput,
-};
-use crate::declared::declaration::{Declaration, Implementation};
-use crate::declared::{SCRATCH_MARK, command_scope, seconds_scope, size_name};
 use crate::diagnostics::Code;
 use crate::section::{Context, Section};
 use crate::text::At;
 use crate::tree::{Entry, Node, Raw};
+use crate::user::command_declaration::{
+    CommandCheck, CommandDeclaration, CommandTime, MetricDeclaration, MetricSource, OutputText,
+    StandardOutput,
+};
+use crate::user::declaration::{Declaration, Implementation};
+use crate::user::{SCRATCH_MARK, command_scope, seconds_scope, size_name};
 use crate::wire;
 use sweeper_model::expression::{Kind, Scope};
 use sweeper_model::row::metric::OF_SYSTEM;

@@ -6,12 +6,12 @@ use super::backend::texts;
 use super::problem::tensor;
 use super::source;
 use super::{ANY, NUMBER, Names, WHOLE, expression, template, template_of};
-use crate::declared::declaration::{
-    ArgDeclaration, DeclaredLanguage, KernelsDeclaration, LaunchDeclaration, ScratchDeclaration,
-};
 use crate::diagnostics::Code;
 use crate::section::{Context, Section};
 use crate::tree::{Entry, Node, Raw};
+use crate::user::declaration::{
+    ArgDeclaration, DeclaredLanguage, KernelsDeclaration, LaunchDeclaration, ScratchDeclaration,
+};
 use crate::wire;
 use sweeper_model::expression::Scope;
 

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use super::render::DIGESTS;
-use crate::declared::declaration::{DeclaredFile, DeclaredLanguage};
 use crate::diagnostics::Code;
 use crate::includes::SourceClosure;
 use crate::section::{Context, Section};
 use crate::sources::NamedFile;
 use crate::text::At;
 use crate::tree::{Node, Table};
+use crate::user::declaration::{DeclaredFile, DeclaredLanguage};
 use crate::variables;
 
 /// A source that was read.

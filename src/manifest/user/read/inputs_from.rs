@@ -6,11 +6,11 @@
 use std::path::PathBuf;
 
 use super::python::{PythonSettings, entry_named, files, host_function, on_host};
-use crate::declared::declaration::ProblemDeclaration;
-use crate::declared::python::declaration::{PythonArgument, PythonDeclaration};
 use crate::diagnostics::Code;
 use crate::section::{Context, Section};
 use crate::tree::{Entry, Node};
+use crate::user::declaration::ProblemDeclaration;
+use crate::user::python::declaration::{PythonArgument, PythonDeclaration};
 use crate::variables;
 
 /// The key.

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use super::command::{IN_SCRATCH, folder};
 use super::render::DIGESTS;
 use super::source::{PATHS_OF_MANIFEST, named_file};
-use crate::declared::command_declaration::CommandSource;
 use crate::diagnostics::Code;
 use crate::section::Context;
 use crate::text::At;
 use crate::tree::{Node, Raw, Table};
+use crate::user::command_declaration::CommandSource;
 use crate::variables;
 use sweeper_model::files;
 

@@ -6,11 +6,11 @@ use sweeper_program::Value;
 
 use super::backend::words;
 use super::{ANY, Names, WHOLE, expression};
-use crate::declared::python::declaration::{Autograd, PythonArgument};
 use crate::diagnostics::Code;
 use crate::rules;
 use crate::section::{Context, Section};
 use crate::tree::{Node, Raw};
+use crate::user::python::declaration::{Autograd, PythonArgument};
 use crate::wire::WireText;
 use sweeper_model::expression::Scope;
 

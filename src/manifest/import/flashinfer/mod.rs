@@ -305,8 +305,8 @@ impl LeftOut {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::{assert_unharmed, hostile_variants};
     use super::*;
+    use crate::import::names::{assert_unharmed, hostile_variants};
 
     #[test]
     fn hostile_texts_become_no_structure() {

@@ -1,6 +1,6 @@
 //! Workloads and backends that a manifest declares: the user's kernels.
 //!
-//! `manifest::declare` reads them into [`declaration`], which is plain data: a worker process gets
+//! `read` reads them into [`declaration`], which is plain data: a worker process gets
 //! it as JSON. [`Declared`] has its expressions compiled, and is a workload like those of this
 //! build. A workload of this build with backends of the user is one, too: it keeps its problems and
 //! their identities.
@@ -12,6 +12,7 @@
 //! `space` (combinations of tuned values), `backend` (an implementation and its configurations),
 //! `program` (a backend's program for a problem), `problem` (problems with such backends).
 
+pub(crate) mod read;
 pub mod declaration;
 pub mod command_declaration;
 pub mod check;

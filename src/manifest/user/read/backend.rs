@@ -10,16 +10,14 @@ use super::kernels;
 use super::problem::tuned;
 use super::python::{self, PythonSettings};
 use super::{CONDITION, Names, expression};
-use crate::declared::command_declaration::CommandTime;
-use crate::declared::declaration::{
-    BackendDeclaration, DeclaredLanguage, Implementation, Requirement,
-};
-use crate::declared::{backend_scope, configurations};
 use crate::diagnostics::Code;
 use crate::section::{Context, Section, Spanned};
 use crate::suggest;
 use crate::text::At;
 use crate::tree::{Entry, Node, Raw};
+use crate::user::command_declaration::CommandTime;
+use crate::user::declaration::{BackendDeclaration, DeclaredLanguage, Implementation, Requirement};
+use crate::user::{backend_scope, configurations};
 use sweeper_model::expression::{Expression, Scope};
 
 /// A backend has no more configurations than this.

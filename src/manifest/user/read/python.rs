@@ -10,13 +10,13 @@ use super::backend::words;
 use super::python_arguments::{Reader, literal};
 use super::render::DIGESTS;
 use super::source::folders;
-use crate::declared::python::declaration::{
-    ArrayLibrary, InterpreterPlace, Load, PythonDeclaration, PythonSource,
-};
 use crate::diagnostics::Code;
 use crate::python_files::{PythonFiles, library_of, places_of_module};
 use crate::section::{Context, Section, Spanned};
 use crate::tree::{Node, Raw};
+use crate::user::python::declaration::{
+    ArrayLibrary, InterpreterPlace, Load, PythonDeclaration, PythonSource,
+};
 use sweeper_model::expression::Scope;
 
 /// The interpreter where none is said.

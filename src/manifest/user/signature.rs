@@ -348,7 +348,7 @@ mod tests {
             "f <> (?* rows, ?* columns, ? v, ? p, const f32* x, f32* y)"
         );
         let manifest =
-            crate::declared::draft::manifest(("f.c", text), (&found[0], &[]), DeclaredLanguage::C);
+            crate::user::draft::manifest(("f.c", text), (&found[0], &[]), DeclaredLanguage::C);
         for doubt in [
             "? the type `float *` is not known",
             "# ? `v` is taken for a whole number of 32 bits: its type is float4",

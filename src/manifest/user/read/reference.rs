@@ -10,16 +10,16 @@ use super::python::{PythonSettings, arrays_of, host_function};
 use super::python_arguments::Reader;
 use super::render::DIGESTS;
 use super::{NUMBER, Names, expression, template_of};
-use crate::declared::check::{FileReference, PeerDeclaration, Reference};
-use crate::declared::declaration::{
-    BackendDeclaration, Declaration, Implementation, ProblemDeclaration,
-};
-use crate::declared::python::declaration::{PythonArgument, PythonDeclaration};
-use crate::declared::{Declared, problem_scope, reference_scope};
 use crate::diagnostics::Code;
 use crate::section::{Context, Section};
 use crate::suggest;
 use crate::tree::{Entry, Node};
+use crate::user::check::{FileReference, PeerDeclaration, Reference};
+use crate::user::declaration::{
+    BackendDeclaration, Declaration, Implementation, ProblemDeclaration,
+};
+use crate::user::python::declaration::{PythonArgument, PythonDeclaration};
+use crate::user::{Declared, problem_scope, reference_scope};
 use sweeper_model::expression::Scope;
 use sweeper_model::tuning::family_of;
 

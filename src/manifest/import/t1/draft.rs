@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use sweeper_program::Dtype;
 
 use super::file::{Argument, dtype, whole};
-use crate::interchange::python::Names;
+use crate::import::python::Names;
 use sweeper_model::expression::Tree;
 use sweeper_model::toml_text::{key, string};
 

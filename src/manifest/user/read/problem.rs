@@ -12,16 +12,16 @@ use super::python::PythonSettings;
 use super::source::{PATHS_OF_MANIFEST, named_file};
 use super::{NUMBER, WHOLE, expression};
 use crate::axis;
-use crate::declared::check::{Products, Reference, Tolerance};
-use crate::declared::declaration::{
-    DeclaredKind, FileDeclaration, Fill, Initial, InputDeclaration, OutputDeclaration,
-    ParameterDeclaration, ProblemDeclaration, TensorDeclaration,
-};
-use crate::declared::{fill_scope, parameters, problem_scope};
 use crate::diagnostics::Code;
 use crate::section::{Context, Section, Spanned};
 use crate::suggest;
 use crate::tree::{Entry, Node, Raw};
+use crate::user::check::{Products, Reference, Tolerance};
+use crate::user::declaration::{
+    DeclaredKind, FileDeclaration, Fill, Initial, InputDeclaration, OutputDeclaration,
+    ParameterDeclaration, ProblemDeclaration, TensorDeclaration,
+};
+use crate::user::{fill_scope, parameters, problem_scope};
 use crate::wire;
 use sweeper_model::expression::Scope;
 

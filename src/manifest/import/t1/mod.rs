@@ -169,8 +169,8 @@ fn options(out: &mut String, options: &[String]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::{assert_unharmed, hostile_variants};
     use super::*;
+    use crate::import::names::{assert_unharmed, hostile_variants};
 
     /// A file in the form of BAT's, with what makes them doubtful.
     const FILE: &str = r#"{

@@ -1,7 +1,7 @@
 //! `[workload.X]` and `[backend.Y]`: problems and kernels that a manifest declares.
 //!
-//! Every expression is checked here, with its place; [`crate::declared`] gets texts that are known
-//! to be right.
+//! Every expression is checked here, with its place; [`super`] gets texts that are known to be
+//! right.
 
 mod problem;
 mod check;
@@ -16,41 +16,41 @@ mod python_arguments;
 mod kernelbench;
 mod backend;
 mod render;
-pub(super) mod schema;
+pub(crate) mod schema;
 
 use sweeper_program::Phase;
 use sweeper_program::workload::{Workload, WorkloadInfo};
 
-use super::diagnostics::Code;
-use super::like::{BACKENDS, LIKE};
-use super::rules;
-use super::section::{Context, Section, Spanned};
-use super::suggest;
-use super::tree::{Entry, Node};
-use super::wire;
-use crate::declared::Declared;
-use crate::declared::declaration::{Declaration, FileDeclaration, ProblemDeclaration};
-use crate::declared::pieces;
-use crate::declared::python::declaration::PythonDeclaration;
+use super::Declared;
+use super::declaration::{Declaration, FileDeclaration, ProblemDeclaration};
+use super::pieces;
+use super::python::declaration::PythonDeclaration;
+use crate::diagnostics::Code;
+use crate::like::{BACKENDS, LIKE};
+use crate::rules;
+use crate::section::{Context, Section, Spanned};
+use crate::suggest;
+use crate::tree::{Entry, Node};
+use crate::wire;
 use sweeper_model::expression::{Expression, Kind, Scope, Tree};
 
-pub(super) use command_files::{COMMAND_SOURCES, scripts};
-pub(super) use inputs_from::{INPUTS_FROM, parts};
+pub(crate) use command_files::{COMMAND_SOURCES, scripts};
+pub(crate) use inputs_from::{INPUTS_FROM, parts};
 use python::PythonSettings;
-pub(super) use render::DeclaredTable;
+pub(crate) use render::DeclaredTable;
 
 /// The problems and kernels that a manifest declares.
 #[derive(Debug, Default)]
-pub(super) struct Declarations {
+pub(crate) struct Declarations {
     /// Workloads of the manifest, and those of this build with backends of the manifest.
-    pub(super) workloads: Vec<&'static Declared>,
+    pub(crate) workloads: Vec<&'static Declared>,
     /// The tables, with paths that hold anywhere.
-    pub(super) tables: Vec<DeclaredTable>,
+    pub(crate) tables: Vec<DeclaredTable>,
 }
 
 impl Declarations {
     /// The workloads of `registry` as the manifest extends them, and its own.
-    pub(super) fn extend(&self, registry: &[&'static WorkloadInfo]) -> Vec<&'static WorkloadInfo> {
+    pub(crate) fn extend(&self, registry: &[&'static WorkloadInfo]) -> Vec<&'static WorkloadInfo> {
         let mut all = registry.to_vec();
         for declared in &self.workloads {
             let info = declared.info();
@@ -63,7 +63,7 @@ impl Declarations {
     }
 
     /// The declared workload of an info, if it is of one.
-    pub(super) fn of(&self, info: &'static WorkloadInfo) -> Option<&'static Declared> {
+    pub(crate) fn of(&self, info: &'static WorkloadInfo) -> Option<&'static Declared> {
         let mut workloads = self.workloads.iter();
         let found = workloads.find(|declared| std::ptr::eq(declared.info(), info));
         found.copied()
@@ -71,7 +71,7 @@ impl Declarations {
 }
 
 /// Reads the tables `workload` and `backend`.
-pub(super) fn read(
+pub(crate) fn declarations(
     cx: &mut Context<'_>,
     section: &mut Section<'_>,
     registry: &[&'static WorkloadInfo],
@@ -259,7 +259,7 @@ impl Names {
             .iter()
             .map(|output| output.tensor.name.clone());
         Names {
-            parameters: crate::declared::parameters(problem).to_vec(),
+            parameters: super::parameters(problem).to_vec(),
             inputs: inputs.collect(),
             outputs: outputs.collect(),
             files: problem.files.clone(),
@@ -376,7 +376,7 @@ fn template_of(
             }
             Err(reason) => reason,
         };
-        let names = super::dimensions::names(scope);
+        let names = crate::dimensions::names(scope);
         let message = format!("`{key}` has a wrong expression");
         cx.report(Code::UnknownName, node.at, message)
             .label(reason)

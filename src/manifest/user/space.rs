@@ -160,7 +160,7 @@ impl<'t> Space<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::declared::scope::{compile, number};
+    use crate::user::scope::{compile, number};
     use sweeper_model::expression::{Kind, Scope};
 
     fn space(sizes: &[i64], rules: &[&str], sample: Option<u32>) -> Option<Vec<Vec<Value>>> {

@@ -9,17 +9,17 @@ use sweeper_program::Value;
 use super::Names;
 use super::python::{PythonSettings, entry_of, options, text_of, verified};
 use super::python_arguments::Reader;
-use crate::declared::check::Reference;
-use crate::declared::declaration::ProblemDeclaration;
-use crate::declared::python::declaration::{
-    ArrayLibrary, Load, ModelDeclaration, PythonArgument, PythonDeclaration, PythonFile,
-    PythonSource,
-};
-use crate::declared::{parameters, problem_scope};
 use crate::diagnostics::Code;
 use crate::python_files::assigns;
 use crate::section::{Context, Section};
 use crate::tree::Node;
+use crate::user::check::Reference;
+use crate::user::declaration::ProblemDeclaration;
+use crate::user::python::declaration::{
+    ArrayLibrary, Load, ModelDeclaration, PythonArgument, PythonDeclaration, PythonFile,
+    PythonSource,
+};
+use crate::user::{parameters, problem_scope};
 
 /// The key of a source.
 pub(super) const KERNELBENCH: &str = "kernelbench";

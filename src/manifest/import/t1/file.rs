@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use sweeper_program::Dtype;
 
-use crate::interchange::python::{Names, Object, evaluate};
+use crate::import::python::{Names, Object, evaluate};
 
 /// A T1 file, as far as it is used. Writers differ in what they leave out.
 #[derive(Debug, Deserialize)]

@@ -10,13 +10,13 @@ use super::Names;
 use super::python::{PythonSettings, host_function};
 use super::python_arguments::Reader;
 use super::reference::reference;
-use crate::declared::check::{JudgeDeclaration, Products, Reference, Tolerance};
-use crate::declared::declaration::ProblemDeclaration;
-use crate::declared::problem_scope;
-use crate::declared::python::declaration::ArrayLibrary;
 use crate::diagnostics::Code;
 use crate::section::Context;
 use crate::tree::{Node, Raw};
+use crate::user::check::{JudgeDeclaration, Products, Reference, Tolerance};
+use crate::user::declaration::ProblemDeclaration;
+use crate::user::problem_scope;
+use crate::user::python::declaration::ArrayLibrary;
 
 /// A relative L2 norm that zeros have, whatever the right answer is.
 const OF_ZEROS: f64 = 1.0;

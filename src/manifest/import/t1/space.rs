@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::file::Space;
-use crate::interchange::python::Object;
+use crate::import::python::Object;
 use sweeper_model::expression::{Expression, FaultKind, Kind, Known, Scope, Tree};
 use sweeper_model::toml_text::{in_comment, key, string};
 
