@@ -6,6 +6,8 @@
 //! one percent larger than the cache would find nothing on its next run, but if the last percent
 //! isn't admitted, the rest is found.
 
+mod pass;
+
 use std::{
     fs::File,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -19,10 +21,10 @@ use crate::{
     key::EntryName,
     layout::Layout,
     lock::RangeLock,
-    pass::{Budget, State},
     pins::Pins,
     usage::Usage,
 };
+use pass::{Budget, State};
 
 /// Where eviction ends, from a capacity in bytes.
 pub(crate) fn low_watermark(capacity: u64) -> u64 {

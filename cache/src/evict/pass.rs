@@ -10,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::{Evictor, lock};
 use crate::{
     counters::Event,
     error::Failure,
-    evict::{Evictor, lock},
     layout::absent_is_none,
     queue::{Candidate, Queue},
     scan::{self, Census, Scan},
