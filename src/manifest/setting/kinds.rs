@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::json;
 use super::{Data, Kind};
-use crate::Manifest;
-use crate::diagnostics::Code;
-use crate::section::Context;
-use crate::tree::{Node, Raw};
+use crate::grammar::json;
+use crate::grammar::section::Context;
+use crate::model::manifest::Manifest;
+use crate::text::diagnostics::Code;
+use crate::text::tree::{Node, Raw};
 use sweeper_model::word::Word;
 
 /// Longest time that a setting can ask for, in seconds: a hundred years.

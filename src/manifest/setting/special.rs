@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::json;
 use super::{Data, Kind};
-use crate::Manifest;
-use crate::diagnostics::Code;
-use crate::plots::PLOTS;
-use crate::section::Context;
-use crate::settings::{DeviceUse, EXPORTS, Plots, Prune, Threads, Warmup};
-use crate::tree::{Node, Raw};
-use crate::wire;
+use crate::grammar::expression::expression;
+use crate::grammar::json;
+use crate::grammar::section::Context;
+use crate::grammar::wire;
+use crate::model::manifest::Manifest;
+use crate::model::plots::PLOTS;
+use crate::model::settings::{DeviceUse, EXPORTS, Plots, Prune, Threads, Warmup};
+use crate::text::diagnostics::Code;
+use crate::text::tree::{Node, Raw};
 use sweeper_model::status::Status;
 use sweeper_model::word::Word;
 
@@ -396,7 +397,7 @@ pub(super) struct Expression {
 
 impl Kind for Expression {
     fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        if let Some(text) = wire::expression(cx, node, key) {
+        if let Some(text) = expression(cx, node, key) {
             (self.set)(manifest, text.text.into());
         }
     }

@@ -2,7 +2,6 @@
 //! them.
 
 use super::describe::setting;
-use super::json;
 use super::kinds::{
     Boolean, Counts, Fraction, Integer, Number, OneOf, Path, Paths, Seconds, SeveralOf, Text, Texts,
 };
@@ -11,8 +10,9 @@ use super::special::{
     Outcomes, PlotNames, PruneRule, WarmupRuns,
 };
 use super::{Data, Setting};
-use crate::SCHEMA;
-use crate::settings::{Canonical, GB, PartsRule, Stopping};
+use crate::grammar::json;
+use crate::model::manifest::SCHEMA;
+use crate::model::settings::{Canonical, GB, PartsRule, Stopping};
 
 /// Upper bound of processes for a point: more would take too long.
 const MAX_FRESH_STARTS: u32 = 1000;

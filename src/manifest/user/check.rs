@@ -7,6 +7,7 @@ use sweeper_program::Dtype;
 
 use super::python::declaration::PythonDeclaration;
 use super::real_types::RealTypes;
+use crate::files::expected::{ExpectedFile, FileReference};
 
 /// The right answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,39 +37,6 @@ pub struct PeerDeclaration {
     /// Its text is compiled with `double` for `float`, and gets f64 for f32.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_in_f64: bool,
-}
-
-/// Files with the right outputs: one, or one for each value of the parameters in its name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileReference {
-    /// The folder from which names are relative; part of no identity.
-    pub folder: String,
-    /// The name, with expressions of parameters in braces.
-    pub name: String,
-    /// All files that such a name may have.
-    pub files: Vec<ExpectedFile>,
-}
-
-/// A file of tensors, as it was when the manifest was read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExpectedFile {
-    /// Its name below the folder.
-    pub name: String,
-    /// SHA-256 of its contents in hex digits.
-    pub sha256: String,
-    /// Its tensors, or why it has none.
-    pub tensors: Result<Vec<ExpectedTensor>, String>,
-}
-
-/// A tensor of a file without its elements.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExpectedTensor {
-    /// Its name.
-    pub name: String,
-    /// Type of its elements.
-    pub dtype: Dtype,
-    /// Its extents, outermost first.
-    pub shape: Vec<usize>,
 }
 
 /// How far from the right answer an output may be.

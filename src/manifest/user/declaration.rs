@@ -11,6 +11,7 @@ use sweeper_program::{Dtype, Language, Phase, Value};
 use super::check::{JudgeDeclaration, Products, Reference, Tolerance};
 use super::command_declaration::CommandDeclaration;
 use super::python::declaration::PythonDeclaration;
+use crate::files::includes::DeclaredFile;
 use sweeper_model::identity::Digest;
 
 /// A workload as a manifest extends or declares it.
@@ -269,15 +270,6 @@ impl DeclaredLanguage {
     }
 }
 
-/// A file of a user's source.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeclaredFile {
-    /// The name under which others include it.
-    pub name: String,
-    /// Its text.
-    pub text: String,
-}
-
 /// A launch of a function.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchDeclaration {
@@ -334,13 +326,6 @@ pub struct Requirement {
     pub that: String,
     /// Why a configuration is left out otherwise.
     pub reason: String,
-}
-
-impl DeclaredFile {
-    /// SHA-256 of its text.
-    pub fn digest(&self) -> Digest {
-        Digest::from_bytes(Sha256::digest(&self.text).into())
-    }
 }
 
 impl Declaration {

@@ -11,10 +11,9 @@ use sweeper_program::workload::{AnswerSource, ParameterInfo, TensorSpec, Work};
 use sweeper_program::{
     Dtype, Element, Foreign, Phase, Runner, Tensor, Tensors, Value, with_element_type,
 };
-
 use sweeper_workloads::showing::make_rows;
 
-use super::check::{ExpectedFile, FileReference, PeerDeclaration, Products, Reference, Tolerance};
+use super::check::{PeerDeclaration, Products, Reference, Tolerance};
 use super::declaration::{Initial, ProblemDeclaration, TensorDeclaration};
 use super::fill::Filler;
 use super::program::ProblemTensors;
@@ -23,6 +22,7 @@ use super::real_types::RealTypes;
 use super::reference::{Elementwise, given, reference_scope, strides};
 use super::scope::{compile, compile_all, fill_scope, operands, problem_scope, real, reals, size};
 use super::template::Template;
+use crate::files::expected::{ExpectedFile, FileReference};
 use sweeper_model::expression::{Expression, Operand, Precision};
 use sweeper_model::identity::Digest;
 

@@ -40,6 +40,5 @@ pub(crate) use command::{command_scope, seconds_scope, size_name};
 pub(crate) use reference::reference_scope;
 pub(crate) use scope::{fill_scope, problem_scope};
 pub(crate) use space::configurations;
-pub(crate) use template::pieces;
 pub(crate) use workload::parameters;
 pub use workload::{Declared, SourceKey};

@@ -14,9 +14,10 @@ use super::command::Command;
 use super::declaration::{DeclaredLanguage, Initial};
 use super::kernels::{Kernels, Launch, LaunchArg, address_of};
 use super::python::Function;
-use super::python::declaration::{ArrayLibrary, PythonSource};
+use super::python::declaration::PythonSource;
 use super::real_types::RealTypes;
 use super::scope::{limits, size};
+use crate::files::python::ArrayLibrary;
 use sweeper_model::expression::{Expression, Operand};
 
 /// The tensors of a problem, as a backend of the user gets them.

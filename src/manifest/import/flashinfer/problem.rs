@@ -10,7 +10,7 @@ use super::cases::Lines;
 use super::inputs::{self, Stored};
 use super::schema::{Axis, Content, Definition, Tensor, Workload};
 use super::sources;
-use crate::objection;
+use crate::grammar::expression::objection;
 use sweeper_model::expression::Tree;
 use sweeper_model::toml_text::{in_comment, string};
 

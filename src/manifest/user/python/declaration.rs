@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sweeper_program::Value;
 
+use crate::files::python::{ArrayLibrary, PythonFile};
+
 /// A function, its arguments and its results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PythonDeclaration {
@@ -81,19 +83,6 @@ pub enum PythonSource {
     Missing(String),
 }
 
-/// A file of the user.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PythonFile {
-    /// The module's name, with dots; of the main file, its own without the ending.
-    pub module: String,
-    /// Its path below the folder that it was found in.
-    pub name: String,
-    /// That folder, where it is not that of the main file; part of no identity.
-    pub folder: String,
-    /// Its text.
-    pub text: String,
-}
-
 /// How much of a file is executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -103,30 +92,6 @@ pub enum Load {
     All,
     /// Its definitions without other statements: for files that measure themselves on import.
     Definitions,
-}
-
-/// A library of arrays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ArrayLibrary {
-    /// NumPy, on CPUs.
-    Numpy,
-    /// PyTorch.
-    Torch,
-    /// CuPy, on GPUs.
-    Cupy,
-    /// JAX.
-    Jax,
-}
-
-impl ArrayLibrary {
-    /// All libraries, with their names in manifests.
-    pub const NAMES: [(&'static str, ArrayLibrary); 4] = [
-        ("numpy", ArrayLibrary::Numpy),
-        ("torch", ArrayLibrary::Torch),
-        ("cupy", ArrayLibrary::Cupy),
-        ("jax", ArrayLibrary::Jax),
-    ];
 }
 
 /// An argument of a call.

@@ -10,7 +10,8 @@ use super::check::Products;
 use super::declaration::Initial;
 use super::program::ProblemTensors;
 use super::scope::{compile, compile_all, size};
-use declaration::{Load, PythonArgument, PythonDeclaration, PythonFile, PythonSource};
+use crate::files::python::PythonFile;
+use declaration::{Load, PythonArgument, PythonDeclaration, PythonSource};
 use sweeper_model::expression::{Expression, Operand, Scope};
 
 /// A function with its expressions compiled.

@@ -7,14 +7,14 @@ use sweeper_program::Value;
 use super::command;
 use super::kernelbench::{self, KERNELBENCH};
 use super::kernels;
+use super::names::{CONDITION, Names, expression};
 use super::problem::tuned;
 use super::python::{self, PythonSettings};
-use super::{CONDITION, Names, expression};
-use crate::diagnostics::Code;
-use crate::section::{Context, Section, Spanned};
-use crate::suggest;
-use crate::text::At;
-use crate::tree::{Entry, Node, Raw};
+use crate::grammar::section::{Context, Section, Spanned};
+use crate::text::diagnostics::Code;
+use crate::text::suggest;
+use crate::text::texts::At;
+use crate::text::tree::{Entry, Node, Raw};
 use crate::user::command_declaration::CommandTime;
 use crate::user::declaration::{BackendDeclaration, DeclaredLanguage, Implementation, Requirement};
 use crate::user::{backend_scope, configurations};
@@ -31,25 +31,21 @@ pub(super) fn backend(
     names: &Names,
     settings: &PythonSettings,
 ) -> Option<BackendDeclaration> {
-    let about = text(cx, section, "about");
-    let tune = section
-        .take(cx, "tune")
-        .map_or_else(Vec::new, |node| tune(cx, node, names));
-    let sample = section
-        .take(cx, "sample")
-        .and_then(|node| cx.count(node, "sample"));
+    let about = section.read(cx, "about", Context::text).unwrap_or_default();
+    let tuned = section.take(cx, "tune");
+    let tune = tuned.map_or_else(Vec::new, |node| tune(cx, node, names));
+    let sample = section.read(cx, "sample", Context::count);
     let scope = backend_scope(&names.parameters, &tune);
     let race = race(cx, section, &tune);
     let untrusted = untrusted(cx, section);
-    let mutates = words(cx, section, "mutates");
+    let mutates = section.words(cx, "mutates");
     let mutates = known_inputs(cx, mutates, names);
     let rules = section.take(cx, "require");
     let (require, rules) = rules.map_or_else(Default::default, |node| require(cx, node, &scope));
-    let phases = words(cx, section, "phases");
+    let phases = section.words(cx, "phases");
     let phases = names.phases(cx, phases);
-    let tolerance_factor = section
-        .take(cx, "tolerance_factor")
-        .and_then(|node| tolerance_factor(cx, node, &entry.key, names));
+    let factor = section.take(cx, "tolerance_factor");
+    let factor = factor.and_then(|node| tolerance_factor(cx, node, &entry.key, names));
     let is_whole = has_one_source(cx, section);
     cx.used.clear();
     let has = |key: &str| section.table.get(key).is_some();
@@ -88,7 +84,7 @@ pub(super) fn backend(
         require,
         race,
         is_untrusted,
-        tolerance_factor,
+        tolerance_factor: factor,
     })
 }
 
@@ -323,29 +319,4 @@ fn require(
         rules.push(rule);
     }
     (found, rules)
-}
-
-/// The text of a key; empty where it is not there.
-fn text(cx: &mut Context<'_>, section: &mut Section<'_>, key: &'static str) -> String {
-    let text = section.take(cx, key).and_then(|node| cx.text(node, key));
-    text.unwrap_or_default()
-}
-
-/// The words of a key; none where it is not there.
-pub(super) fn words(
-    cx: &mut Context<'_>,
-    section: &mut Section<'_>,
-    key: &'static str,
-) -> Vec<Spanned<String>> {
-    let words = section.take(cx, key).and_then(|node| cx.words(node, key));
-    words.unwrap_or_default()
-}
-
-pub(super) fn texts(
-    cx: &mut Context<'_>,
-    section: &mut Section<'_>,
-    key: &'static str,
-) -> Vec<String> {
-    let words = words(cx, section, key).into_iter();
-    words.map(|word| word.value).collect()
 }

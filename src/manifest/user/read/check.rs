@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 use sweeper_program::Dtype;
 use sweeper_program::workload::ParameterInfo;
 
-use super::Names;
+use super::names::Names;
 use super::python::{PythonSettings, host_function};
 use super::python_arguments::Reader;
 use super::reference::reference;
-use crate::diagnostics::Code;
-use crate::section::Context;
-use crate::tree::{Node, Raw};
+use crate::files::python::ArrayLibrary;
+use crate::grammar::section::Context;
+use crate::text::diagnostics::Code;
+use crate::text::tree::{Node, Raw};
 use crate::user::check::{JudgeDeclaration, Products, Reference, Tolerance};
 use crate::user::declaration::ProblemDeclaration;
 use crate::user::problem_scope;
-use crate::user::python::declaration::ArrayLibrary;
 
 /// A relative L2 norm that zeros have, whatever the right answer is.
 const OF_ZEROS: f64 = 1.0;
@@ -106,31 +106,6 @@ fn needs_tolerance(cx: &mut Context<'_>, node: &Node, problem: &ProblemDeclarati
     }
 }
 
-/// Why a problem has no tolerance that a backend may multiply, and what to do. A tolerance that the
-/// manifest states is raised there, for all to see.
-pub(super) fn without_factor(problem: &ProblemDeclaration) -> Option<(&'static str, &'static str)> {
-    let is_real = |dtype: Option<Dtype>| dtype.is_none_or(Dtype::is_real);
-    let mut outputs = problem.outputs.iter();
-    let has_real = outputs.any(|output| is_real(output.tensor.dtype));
-    let is_derived = "it is for derived tolerances and workloads of this build";
-    if problem.judge.is_some() {
-        return Some((
-            "a function judges the outputs of this workload",
-            "the judge's `bound` holds for all backends",
-        ));
-    }
-    match (&problem.tolerance, &problem.reference) {
-        _ if !has_real => Some(("the workload has no outputs of real numbers", is_derived)),
-        (_, Reference::None) => Some(("the workload has no right outputs", is_derived)),
-        (Tolerance::Exact, _) => Some(("outputs of this workload have to be equal", is_derived)),
-        (Tolerance::L2(_), _) => Some((
-            "the tolerance of this workload is stated",
-            "state a larger one in `check.tolerance`",
-        )),
-        (Tolerance::Derived, _) => None,
-    }
-}
-
 /// Reads a judge: a function in Python that gets tensors by name, and values of parameters as
 /// `kwargs`.
 fn judge(
@@ -149,15 +124,16 @@ fn judge(
     };
     let kwargs = section.take(cx, "kwargs");
     let kwargs = kwargs.map_or(Some(Vec::new()), |node| reader.named(cx, node));
-    let bound = section.take(cx, "bound");
-    let bound = bound.map(|node| match cx.number(node, "bound")? {
-        bound if bound >= 0.0 => Some(bound),
-        _ => {
-            cx.report(Code::OutOfBounds, node.at, "`bound` is out of bounds")
-                .label("the greatest distance that is right, at least 0");
-            None
-        }
-    });
+    let bound = section
+        .take(cx, "bound")
+        .map(|node| match cx.number(node, "bound")? {
+            bound if bound >= 0.0 => Some(bound),
+            _ => {
+                cx.report(Code::OutOfBounds, node.at, "`bound` is out of bounds")
+                    .label("the greatest distance that is right, at least 0");
+                None
+            }
+        });
     section.finish(cx, &[]);
     let mut function = function?;
     function.kwargs = kwargs?;

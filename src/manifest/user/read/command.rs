@@ -5,20 +5,19 @@ use std::path::{Path, PathBuf};
 use regex_lite::Regex;
 
 use super::command_files::{COMMAND_SOURCES, CommandFiles, checked_files};
-use super::render::DIGESTS;
-use super::source::is_folder;
-use super::{NUMBER, Names, expression, template};
-use crate::diagnostics::Code;
-use crate::section::{Context, Section};
-use crate::text::At;
-use crate::tree::{Entry, Node, Raw};
+use super::names::{NUMBER, Names, expression, template};
+use super::source::{DIGESTS, is_folder};
+use crate::grammar::expression::check_name;
+use crate::grammar::section::{Context, Section};
+use crate::text::diagnostics::Code;
+use crate::text::texts::At;
+use crate::text::tree::{Entry, Node, Raw};
 use crate::user::command_declaration::{
     CommandCheck, CommandDeclaration, CommandTime, MetricDeclaration, MetricSource, OutputText,
     StandardOutput,
 };
 use crate::user::declaration::{Declaration, Implementation};
 use crate::user::{SCRATCH_MARK, command_scope, seconds_scope, size_name};
-use crate::wire;
 use sweeper_model::expression::{Kind, Scope};
 use sweeper_model::row::metric::OF_SYSTEM;
 
@@ -246,7 +245,7 @@ fn metrics_of(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Option<Vec<Me
 }
 
 fn metric(cx: &mut Context<'_>, entry: &Entry, scope: &Scope) -> Option<MetricDeclaration> {
-    if !wire::name(cx, entry) {
+    if !check_name(cx, entry) {
         return None;
     }
     if OF_SYSTEM.contains(&entry.key.as_str()) {
@@ -256,11 +255,8 @@ fn metric(cx: &mut Context<'_>, entry: &Entry, scope: &Scope) -> Option<MetricDe
         return None;
     }
     let mut section = cx.section(&entry.value, &entry.key)?;
-    let unit = section
-        .take(cx, "unit")
-        .and_then(|node| cx.text(node, "unit"));
-    let better = section.take(cx, "better");
-    let better = better.and_then(|node| cx.word(node, "better"));
+    let unit = section.read(cx, "unit", Context::text);
+    let better = section.read(cx, "better", Context::word);
     let regex = section.take(cx, "regex");
     let json = section.take(cx, "json");
     let bytes = section.take(cx, "bytes");

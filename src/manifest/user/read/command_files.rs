@@ -3,14 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use super::command::{IN_SCRATCH, folder};
-use super::render::DIGESTS;
-use super::source::{PATHS_OF_MANIFEST, named_file};
-use crate::diagnostics::Code;
-use crate::section::Context;
-use crate::text::At;
-use crate::tree::{Node, Raw, Table};
+use super::source::{DIGESTS, PATHS_OF_MANIFEST, named_file};
+use crate::grammar::section::Context;
+use crate::text::diagnostics::Code;
+use crate::text::texts::At;
+use crate::text::tree::{Node, Raw, Table};
+use crate::text::variables;
 use crate::user::command_declaration::CommandSource;
-use crate::variables;
 use sweeper_model::files;
 
 /// The key of the files that a command is made of beside its program.

@@ -6,12 +6,12 @@
 use std::path::PathBuf;
 
 use super::python::{PythonSettings, entry_named, files, host_function, on_host};
-use crate::diagnostics::Code;
-use crate::section::{Context, Section};
-use crate::tree::{Entry, Node};
+use crate::grammar::section::{Context, Section};
+use crate::text::diagnostics::Code;
+use crate::text::tree::{Entry, Node};
+use crate::text::variables;
 use crate::user::declaration::ProblemDeclaration;
 use crate::user::python::declaration::{PythonArgument, PythonDeclaration};
-use crate::variables;
 
 /// The key.
 pub(crate) const INPUTS_FROM: &str = "inputs_from";

@@ -6,18 +6,17 @@
 
 use sweeper_program::Value;
 
-use super::Names;
+use super::names::Names;
 use super::python::{PythonSettings, entry_of, options, text_of, verified};
 use super::python_arguments::Reader;
-use crate::diagnostics::Code;
-use crate::python_files::assigns;
-use crate::section::{Context, Section};
-use crate::tree::Node;
+use crate::files::python::{ArrayLibrary, PythonFile, assigns};
+use crate::grammar::section::{Context, Section};
+use crate::text::diagnostics::Code;
+use crate::text::tree::Node;
 use crate::user::check::Reference;
 use crate::user::declaration::ProblemDeclaration;
 use crate::user::python::declaration::{
-    ArrayLibrary, Load, ModelDeclaration, PythonArgument, PythonDeclaration, PythonFile,
-    PythonSource,
+    Load, ModelDeclaration, PythonArgument, PythonDeclaration, PythonSource,
 };
 use crate::user::{parameters, problem_scope};
 
@@ -131,12 +130,10 @@ pub(super) fn backend(
     settings: &PythonSettings,
 ) -> Option<PythonDeclaration> {
     let node = section.take(cx, KERNELBENCH)?;
-    let entry = section.take(cx, "entry");
-    let entry = entry.map(|node| entry_of(cx, node));
+    let entry = section.take(cx, "entry").map(|node| entry_of(cx, node));
     let compiled = section.take(cx, "torch_compile");
     let compiled = compiled.map(|node| options(cx, node));
-    let deterministic = section.take(cx, "deterministic");
-    let deterministic = deterministic.and_then(|node| cx.boolean(node, "deterministic"));
+    let deterministic = section.read(cx, "deterministic", Context::boolean);
     let Some(model) = &names.model else {
         // A mistake of the workload's file is reported there.
         let message = "the workload of this backend has no model";

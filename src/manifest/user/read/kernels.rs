@@ -2,17 +2,16 @@
 
 use sweeper_program::Dtype;
 
-use super::backend::texts;
+use super::names::{ANY, NUMBER, Names, WHOLE, expression, template, template_of};
 use super::problem::tensor;
 use super::source;
-use super::{ANY, NUMBER, Names, WHOLE, expression, template, template_of};
-use crate::diagnostics::Code;
-use crate::section::{Context, Section};
-use crate::tree::{Entry, Node, Raw};
+use crate::grammar::expression::check_name;
+use crate::grammar::section::{Context, Section};
+use crate::text::diagnostics::Code;
+use crate::text::tree::{Entry, Node, Raw};
 use crate::user::declaration::{
     ArgDeclaration, DeclaredLanguage, KernelsDeclaration, LaunchDeclaration, ScratchDeclaration,
 };
-use crate::wire;
 use sweeper_model::expression::Scope;
 
 /// The keys of a launch, at the backend's table or in `launch`.
@@ -63,7 +62,11 @@ pub(super) fn kernels(
     });
     let options = section.take(cx, "options");
     let mut options = options.map_or_else(Vec::new, |node| options_of(cx, node, scope));
-    let libraries = texts(cx, section, "libs");
+    let libraries = section
+        .words(cx, "libs")
+        .into_iter()
+        .map(|word| word.value)
+        .collect();
     let reader = Reader {
         names,
         scope,
@@ -161,7 +164,7 @@ fn scratch(
     scope: &Scope,
     tensors: &[String],
 ) -> Option<ScratchDeclaration> {
-    if !wire::name(cx, entry) {
+    if !check_name(cx, entry) {
         return None;
     }
     if tensors.contains(&entry.key) {
@@ -270,9 +273,8 @@ impl Reader<'_> {
     }
 
     fn launch(&self, cx: &mut Context<'_>, section: &mut Section<'_>) -> Option<LaunchDeclaration> {
-        let entry = section
-            .need(cx, "entry")
-            .and_then(|node| self.entry(cx, node));
+        let entry = section.need(cx, "entry");
+        let entry = entry.and_then(|node| self.entry(cx, node));
         let args = section.need(cx, "args").map(|node| self.args(cx, node));
         let is_cuda = self.language == DeclaredLanguage::Cuda;
         let mut extents = |cx: &mut Context<'_>, key: &'static str| match section.take(cx, key) {

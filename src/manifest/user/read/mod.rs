@@ -3,6 +3,7 @@
 //! Every expression is checked here, with its place; [`super`] gets texts that are known to be
 //! right.
 
+mod names;
 mod problem;
 mod check;
 mod inputs_from;
@@ -18,25 +19,20 @@ mod backend;
 mod render;
 pub(crate) mod schema;
 
-use sweeper_program::Phase;
 use sweeper_program::workload::{Workload, WorkloadInfo};
 
 use super::Declared;
-use super::declaration::{Declaration, FileDeclaration, ProblemDeclaration};
-use super::pieces;
-use super::python::declaration::PythonDeclaration;
-use crate::diagnostics::Code;
-use crate::like::{BACKENDS, LIKE};
-use crate::rules;
-use crate::section::{Context, Section, Spanned};
-use crate::suggest;
-use crate::tree::{Entry, Node};
-use crate::wire;
-use sweeper_model::expression::{Expression, Kind, Scope, Tree};
+use super::declaration::Declaration;
+use crate::grammar::expression::check_name;
+use crate::grammar::section::{BACKENDS, Context, LIKE, Section};
+use crate::text::diagnostics::Code;
+use crate::text::suggest;
+use crate::text::tree::Entry;
+use names::Names;
+use python::PythonSettings;
 
 pub(crate) use command_files::{COMMAND_SOURCES, scripts};
 pub(crate) use inputs_from::{INPUTS_FROM, parts};
-use python::PythonSettings;
 pub(crate) use render::DeclaredTable;
 
 /// The problems and kernels that a manifest declares.
@@ -196,100 +192,6 @@ fn backend(
     }
 }
 
-/// The names of a workload that a backend may refer to.
-struct Names {
-    parameters: Vec<sweeper_program::workload::ParameterInfo>,
-    inputs: Vec<String>,
-    outputs: Vec<String>,
-    /// Files that commands read.
-    files: Vec<FileDeclaration>,
-    /// The model of `kernelbench`.
-    model: Option<PythonDeclaration>,
-    backends: Vec<&'static str>,
-    phases: &'static [Phase],
-    /// Whether parameters or tensors are missing here that could not be read.
-    is_broken: bool,
-    /// Why no backend may multiply the workload's tolerances, and what to do.
-    without_factor: Option<(&'static str, &'static str)>,
-}
-
-impl Names {
-    /// Of parameters alone.
-    fn of_parameters(parameters: &[sweeper_program::workload::ParameterInfo]) -> Self {
-        Names {
-            parameters: parameters.to_vec(),
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            files: Vec::new(),
-            model: None,
-            backends: Vec::new(),
-            phases: &[],
-            is_broken: false,
-            without_factor: None,
-        }
-    }
-
-    fn of_build(info: &'static WorkloadInfo) -> Self {
-        let names = |tensors: &[sweeper_program::workload::TensorInfo]| {
-            tensors
-                .iter()
-                .map(|tensor| tensor.name.to_owned())
-                .collect()
-        };
-        let backends = info.backends.iter();
-        Names {
-            parameters: info.parameters.to_vec(),
-            inputs: names(info.inputs),
-            outputs: names(info.outputs),
-            files: Vec::new(),
-            model: None,
-            phases: info.phases,
-            is_broken: false,
-            without_factor: None,
-            backends: backends
-                .flat_map(|each| std::iter::once(each.name).chain(each.aliases.iter().copied()))
-                .collect(),
-        }
-    }
-
-    fn of_problem(problem: &ProblemDeclaration) -> Self {
-        let inputs = problem.inputs.iter().map(|input| input.tensor.name.clone());
-        let outputs = problem
-            .outputs
-            .iter()
-            .map(|output| output.tensor.name.clone());
-        Names {
-            parameters: super::parameters(problem).to_vec(),
-            inputs: inputs.collect(),
-            outputs: outputs.collect(),
-            files: problem.files.clone(),
-            model: problem.model.clone(),
-            phases: &[Phase::Forward],
-            backends: Vec::new(),
-            is_broken: false,
-            without_factor: check::without_factor(problem),
-        }
-    }
-}
-
-impl Names {
-    /// Phases by name; those of the workload.
-    fn phases(&self, cx: &mut Context<'_>, words: Vec<Spanned<String>>) -> Vec<Phase> {
-        let mut found = Vec::new();
-        for word in words {
-            let mut phases = self.phases.iter();
-            match phases.find(|phase| phase.name() == word.value) {
-                Some(phase) => found.push(*phase),
-                None => {
-                    let known = self.phases.iter().map(|phase| phase.name());
-                    cx.unknown_word(word.at, "phases", &word.value, known);
-                }
-            }
-        }
-        found
-    }
-}
-
 /// The tables below `key`, whose names are checked.
 fn named_tables<'n>(
     cx: &mut Context<'_>,
@@ -304,7 +206,7 @@ fn named_tables<'n>(
     };
     let entries = tables.table.entries.iter();
     let is_named = |entry: &&Entry| {
-        let is_named = wire::name(cx, entry);
+        let is_named = check_name(cx, entry);
         if !is_named {
             cx.broken.insert(format!("{key}.{}", entry.key));
         }
@@ -312,93 +214,3 @@ fn named_tables<'n>(
     };
     entries.filter(is_named).collect()
 }
-
-/// An expression whose value is of a kind that fits; its text.
-fn expression(
-    cx: &mut Context<'_>,
-    node: &Node,
-    key: &str,
-    scope: &Scope,
-    (wanted, fits): (&str, fn(Kind) -> bool),
-) -> Option<Expression> {
-    let mut text = wire::expression(cx, node, key)?;
-    text.is_declared = true;
-    let expression = rules::compile(cx, &text, scope)?;
-    note_used(cx, &expression, scope);
-    if fits(expression.kind()) {
-        return Some(expression);
-    }
-    let message = format!("`{key}` takes {wanted}");
-    cx.report(Code::ExpressionKind, node.at, message)
-        .label(format!("this is {}", expression.kind().noun()));
-    None
-}
-
-/// A text in which expressions stand in braces, which are checked; the text.
-fn template(cx: &mut Context<'_>, node: &Node, key: &str, scope: &Scope) -> Option<String> {
-    let text = cx.text(node, key)?;
-    template_of(cx, node, key, &text, scope)?;
-    Some(text)
-}
-
-/// Checks the expressions in the braces of a text.
-fn template_of(
-    cx: &mut Context<'_>,
-    node: &Node,
-    key: &str,
-    text: &str,
-    scope: &Scope,
-) -> Option<()> {
-    let pieces = match pieces(text) {
-        Ok(pieces) => pieces,
-        Err(reason) => {
-            cx.report(Code::Name, node.at, format!("`{key}`: {reason}"));
-            return None;
-        }
-    };
-    for inside in pieces.iter().filter_map(|(_, expression)| *expression) {
-        let tree = Tree::parse(inside);
-        if let Ok(tree) = &tree {
-            let mut is_broken = false;
-            tree.names(&mut |name, _| is_broken |= cx.broken.contains(name));
-            if is_broken {
-                return None;
-            }
-        }
-        let compiled = tree.map_err(|error| error.message).and_then(|tree| {
-            Expression::compile(inside, &tree, scope)
-                .map_err(|_| format!("`{inside}` uses a name that is not known here"))
-        });
-        let reason = match compiled {
-            Ok(expression) => {
-                note_used(cx, &expression, scope);
-                continue;
-            }
-            Err(reason) => reason,
-        };
-        let names = crate::dimensions::names(scope);
-        let message = format!("`{key}` has a wrong expression");
-        cx.report(Code::UnknownName, node.at, message)
-            .label(reason)
-            .help(format!("names: {}", names.join(" ")));
-        return None;
-    }
-    Some(())
-}
-
-/// Notes the names that an expression uses.
-fn note_used(cx: &mut Context<'_>, expression: &Expression, scope: &Scope) {
-    let slots = expression.slots().iter();
-    let names = slots.filter_map(|slot| scope.names.get(*slot));
-    cx.used.extend(names.map(|known| known.name.to_string()));
-}
-
-/// A whole number, as sizes are.
-const WHOLE: (&str, fn(Kind) -> bool) = ("a whole number", |kind| kind == Kind::Int);
-/// A number.
-const NUMBER: (&str, fn(Kind) -> bool) =
-    ("a number", |kind| matches!(kind, Kind::Int | Kind::Float));
-/// True or false.
-const CONDITION: (&str, fn(Kind) -> bool) = ("a condition", |kind| kind == Kind::Bool);
-/// Anything.
-const ANY: (&str, fn(Kind) -> bool) = ("a value", |_| true);

@@ -8,21 +8,21 @@ use sweeper_program::{Dtype, Value};
 use super::check::check;
 use super::inputs_from::inputs_from;
 use super::kernelbench::{self, KERNELBENCH};
+use super::names::{NUMBER, WHOLE, expression};
 use super::python::PythonSettings;
 use super::source::{PATHS_OF_MANIFEST, named_file};
-use super::{NUMBER, WHOLE, expression};
-use crate::axis;
-use crate::diagnostics::Code;
-use crate::section::{Context, Section, Spanned};
-use crate::suggest;
-use crate::tree::{Entry, Node, Raw};
+use crate::grammar::axis;
+use crate::grammar::expression::check_name;
+use crate::grammar::section::{Context, Section, Spanned};
+use crate::text::diagnostics::Code;
+use crate::text::suggest;
+use crate::text::tree::{Entry, Node, Raw};
 use crate::user::check::{Products, Reference, Tolerance};
 use crate::user::declaration::{
     DeclaredKind, FileDeclaration, Fill, Initial, InputDeclaration, OutputDeclaration,
     ParameterDeclaration, ProblemDeclaration, TensorDeclaration,
 };
 use crate::user::{fill_scope, parameters, problem_scope};
-use crate::wire;
 use sweeper_model::expression::Scope;
 
 /// Reads a declared problem; what is wrong is reported.
@@ -33,9 +33,7 @@ pub(super) fn problem(
 ) -> Option<ProblemDeclaration> {
     let path = format!("workload.{}", entry.key);
     let mut section = cx.section(&entry.value, &path)?;
-    let about = section
-        .take(cx, "about")
-        .and_then(|node| cx.text(node, "about"));
+    let about = section.read(cx, "about", Context::text);
     let params = section.take(cx, "params");
     let declared = params.map_or_else(Vec::new, |node| entries(cx, node, "params", parameter));
     let mut problem = ProblemDeclaration {
@@ -152,7 +150,7 @@ fn entries<T>(
     let entries = section.table.entries.iter();
     entries
         .filter_map(|entry| {
-            let found = match wire::name(cx, entry) {
+            let found = match check_name(cx, entry) {
                 true => read(cx, entry),
                 false => None,
             };

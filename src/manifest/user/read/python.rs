@@ -5,18 +5,14 @@ use std::path::{Path, PathBuf};
 
 use sweeper_program::Value;
 
-use super::Names;
-use super::backend::words;
+use super::names::Names;
 use super::python_arguments::{Reader, literal};
-use super::render::DIGESTS;
-use super::source::folders;
-use crate::diagnostics::Code;
-use crate::python_files::{PythonFiles, library_of, places_of_module};
-use crate::section::{Context, Section, Spanned};
-use crate::tree::{Node, Raw};
-use crate::user::python::declaration::{
-    ArrayLibrary, InterpreterPlace, Load, PythonDeclaration, PythonSource,
-};
+use super::source::{DIGESTS, folders};
+use crate::files::python::{ArrayLibrary, PythonFiles, library_of, places_of_module};
+use crate::grammar::section::{Context, Section, Spanned};
+use crate::text::diagnostics::Code;
+use crate::text::tree::{Node, Raw};
+use crate::user::python::declaration::{InterpreterPlace, Load, PythonDeclaration, PythonSource};
 use sweeper_model::expression::Scope;
 
 /// The interpreter where none is said.
@@ -81,7 +77,7 @@ fn has_copies(root: &Section<'_>) -> bool {
 }
 
 /// A name is looked for where programs are; a path is relative to the manifest.
-fn exe_in(cx: &Context<'_>, (at, path): (crate::text::At, PathBuf)) -> PathBuf {
+fn exe_in(cx: &Context<'_>, (at, path): (crate::text::texts::At, PathBuf)) -> PathBuf {
     match path.components().count() {
         1 => path,
         _ => cx.in_folder(at, &path),
@@ -104,10 +100,9 @@ pub(super) fn python(
     let args = args.map_or(Some(Vec::new()), |node| reader.list(cx, node, "args"));
     let kwargs = section.take(cx, "kwargs");
     let kwargs = kwargs.map_or(Some(Vec::new()), |node| reader.named(cx, node));
-    let returns = words(cx, section, "returns");
+    let returns = section.words(cx, "returns");
     let returns = results(cx, returns, names);
-    let arrays = section.take(cx, "arrays");
-    let arrays = arrays.and_then(|node| arrays_of(cx, node));
+    let arrays = section.read(cx, "arrays", |cx, node, _| arrays_of(cx, node));
     let torch_compile = section.take(cx, "torch_compile");
     let torch_compile = torch_compile.map(|node| options(cx, node));
     let autograd = section.take(cx, "autograd");
@@ -222,7 +217,7 @@ pub(super) fn verified(
     let main = main_file(cx, node)?;
     let found = files(cx, node, &main, &settings.folders)?;
     if let Some(node) = section.take(cx, DIGESTS) {
-        super::source::verify(cx, node, &super::render::python_files(&found))?;
+        super::source::verify(cx, node, &found.by_path())?;
     }
     Some(sent(section, found))
 }
@@ -304,7 +299,7 @@ pub(super) fn arrays_of(cx: &mut Context<'_>, node: &Node) -> Option<ArrayLibrar
 /// Options of `torch.compile`.
 pub(super) fn options(cx: &mut Context<'_>, node: &Node) -> Option<BTreeMap<String, Value>> {
     let table = cx.section(node, "torch_compile")?.table;
-    let option = |entry: &crate::tree::Entry| {
+    let option = |entry: &crate::text::tree::Entry| {
         let Some(value) = literal(&entry.value) else {
             cx.wrong_type(
                 &entry.value,
@@ -332,8 +327,7 @@ fn source(
 ) -> Option<(PythonSource, InterpreterPlace, ArrayLibrary)> {
     let file = section.take(cx, "python");
     let module = section.take(cx, "module");
-    let optional = section.take(cx, "optional");
-    let optional = optional.and_then(|node| cx.boolean(node, "optional"));
+    let optional = section.read(cx, "optional", Context::boolean);
     let load = section.take(cx, "load");
     let mut place = settings.place();
     let load = match load {
@@ -414,7 +408,7 @@ fn module_of_user(
         (None, None) => return Some(Err(name)),
     };
     if let Some(node) = section.take(cx, DIGESTS) {
-        super::source::verify(cx, node, &super::render::python_files(&found))?;
+        super::source::verify(cx, node, &found.by_path())?;
     }
     Some(Ok(sent(section, found)))
 }

@@ -4,14 +4,12 @@ use std::ops::Range;
 
 use sweeper_program::Value;
 
-use super::backend::words;
-use super::{ANY, Names, WHOLE, expression};
-use crate::diagnostics::Code;
-use crate::rules;
-use crate::section::{Context, Section};
-use crate::tree::{Node, Raw};
+use super::names::{ANY, Names, WHOLE, expression};
+use crate::grammar::expression::{WireText, compile};
+use crate::grammar::section::{Context, Section};
+use crate::text::diagnostics::Code;
+use crate::text::tree::{Node, Raw};
 use crate::user::python::declaration::{Autograd, PythonArgument};
-use crate::wire::WireText;
 use sweeper_model::expression::Scope;
 
 /// A reader of arguments.
@@ -80,7 +78,7 @@ impl Reader<'_> {
                 if !cx.broken.contains(text) {
                     let message = format!("`{key}` has no tensor and no parameter `{text}`");
                     let tensors = [&*self.names.inputs, &*self.names.outputs].concat();
-                    let parameters = crate::dimensions::names(self.scope);
+                    let parameters = crate::grammar::expression::names(self.scope);
                     let tensors = match tensors.is_empty() {
                         true => String::new(),
                         false => format!("tensors: {}", tensors.join(" ")),
@@ -153,7 +151,7 @@ impl Reader<'_> {
             for_all: None,
             is_declared: true,
         };
-        let compiled = rules::compile(cx, &part, self.scope)?;
+        let compiled = compile(cx, &part, self.scope)?;
         let (wanted, fits) = WHOLE;
         if fits(compiled.kind()) {
             return Some(compiled.text().to_string());
@@ -206,7 +204,7 @@ impl Reader<'_> {
         all: &[String],
     ) -> Vec<String> {
         let mut found = Vec::new();
-        for word in words(cx, section, key) {
+        for word in section.words(cx, key) {
             match all.contains(&word.value) {
                 true => found.push(word.value),
                 false => {

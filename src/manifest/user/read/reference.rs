@@ -6,15 +6,16 @@ use sweeper_program::Dtype;
 use sweeper_program::workload::{ParameterInfo, Workload as _};
 
 use super::kernelbench;
+use super::names::{NUMBER, Names, expression, template_of};
 use super::python::{PythonSettings, arrays_of, host_function};
 use super::python_arguments::Reader;
-use super::render::DIGESTS;
-use super::{NUMBER, Names, expression, template_of};
-use crate::diagnostics::Code;
-use crate::section::{Context, Section};
-use crate::suggest;
-use crate::tree::{Entry, Node};
-use crate::user::check::{FileReference, PeerDeclaration, Reference};
+use super::source::DIGESTS;
+use crate::files::expected::FileReference;
+use crate::grammar::section::{Context, Section};
+use crate::text::diagnostics::Code;
+use crate::text::suggest;
+use crate::text::tree::{Entry, Node};
+use crate::user::check::{PeerDeclaration, Reference};
 use crate::user::declaration::{
     BackendDeclaration, Declaration, Implementation, ProblemDeclaration,
 };
@@ -65,8 +66,7 @@ pub(super) fn reference(
         let function = python(cx, &mut section, &names, &scope, settings);
         function.map(|function| Reference::Python(Box::new(function)))
     } else if has("backend") {
-        let name = section.take(cx, "backend");
-        let name = name.and_then(|node| cx.text(node, "backend"));
+        let name = section.read(cx, "backend", Context::text);
         let dtype = section.take(cx, "dtype");
         let word = dtype.map(|node| (node, cx.text(node, "dtype")));
         if let Some((node, Some(word))) = &word
@@ -141,8 +141,7 @@ fn python(
     settings: &PythonSettings,
 ) -> Option<PythonDeclaration> {
     let function = host_function(cx, section, settings);
-    let arrays = section.take(cx, "arrays");
-    let arrays = arrays.map(|node| arrays_of(cx, node));
+    let arrays = section.take(cx, "arrays").map(|node| arrays_of(cx, node));
     let input = |name: &String| PythonArgument::Tensor {
         name: name.clone(),
         shape: None,

@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
+use sweeper_program::Value;
+
 use super::command_files::COMMAND_SOURCES;
 use super::inputs_from::{INPUTS_FROM, parts};
 use super::kernelbench::{KERNELBENCH, MODEL};
 use super::python::PythonSettings;
-use crate::print;
-use crate::python_files::{PythonFiles, places_of_module};
-use crate::section::Context;
-use crate::tree::{Entry, Node, Raw, Table};
-use crate::user::declaration::DeclaredFile;
-use crate::user::python::declaration::PythonFile;
-use crate::variables;
+use super::source::DIGESTS;
+use crate::files::includes::DeclaredFile;
+use crate::files::python::{PythonFiles, places_of_module};
+use crate::grammar::section::Context;
+use crate::text::tree::{Entry, Node, Raw, Table};
+use crate::text::variables;
 use sweeper_model::toml_text;
-use sweeper_program::Value;
 
 /// Keys with their values as TOML.
 type Keys = Vec<(&'static str, String)>;
@@ -31,9 +31,6 @@ pub(crate) struct DeclaredTable {
     /// The copies, by their paths below a run's folder.
     pub(crate) copies: Vec<DeclaredFile>,
 }
-
-/// The key that runs write: the digest of each file of a source, by its path.
-pub(super) const DIGESTS: &str = "digests";
 
 /// The folder of a run's folder that holds copies of sources.
 const COPIES: &str = "sources";
@@ -111,11 +108,11 @@ fn maker(
         None => parts(node.text()?)?.1,
     };
     let main = super::inputs_from::main_file(cx, node)?;
-    let text = |text: &str| print::value(&Value::from(text));
+    let text = |text: &str| toml_text::value(&Value::from(text));
     let shown = |keys: Keys| {
         let function = ("entry", text(function));
         let keys = keys.into_iter().chain([function]);
-        print::inline(keys.map(|(key, text)| format!("{key} = {text}")))
+        toml_text::inline(keys.map(|(key, text)| format!("{key} = {text}")))
     };
     let path = ("python", text(&super::python::text_of(&main)));
     let folder = format!("{}.{INPUTS_FROM}", entry.key);
@@ -131,7 +128,7 @@ fn check_of(entry: &Entry) -> Option<&Node> {
 /// Such a table as TOML, in which keys of its parts have other values where these are given.
 fn check(cx: &Context<'_>, node: &Node, others: &[(&str, Keys)]) -> String {
     let entries = node.table().map_or(&[][..], |table| &table.entries).iter();
-    print::inline(entries.map(|entry| {
+    toml_text::inline(entries.map(|entry| {
         let others = others.iter().find(|(key, _)| *key == entry.key);
         let others = others.map_or(&[][..], |(_, keys)| keys);
         let shown = match entry.value.table() {
@@ -155,7 +152,7 @@ fn part(cx: &Context<'_>, table: &Table, others: &[(&'static str, String)]) -> S
     });
     let own = own.filter(|(key, _)| others.iter().all(|(other, _)| key != other));
     let others = others.iter().map(|(key, text)| (*key, text.clone()));
-    print::inline(
+    toml_text::inline(
         own.chain(others)
             .map(|(key, text)| format!("{} = {text}", toml_text::key(key))),
     )
@@ -240,9 +237,9 @@ fn place(cx: &mut Context<'_>, table: &Table, keys: &mut Vec<(String, String)>) 
         return;
     };
     if let Raw::Array(items) = &command.raw {
-        let program = print::value(&Value::from(files.program.as_str()));
+        let program = toml_text::value(&Value::from(files.program.as_str()));
         let arguments = items.iter().skip(1).map(|item| value(cx, item, false));
-        let command = print::list(std::iter::once(program).chain(arguments));
+        let command = toml_text::list(std::iter::once(program).chain(arguments));
         set(keys, "command", command);
     }
     let has = |key| keys.iter().any(|(held, _)| held == key);
@@ -252,7 +249,7 @@ fn place(cx: &mut Context<'_>, table: &Table, keys: &mut Vec<(String, String)>) 
         set(
             keys,
             "directory",
-            print::value(&Value::from(folder.as_str())),
+            toml_text::value(&Value::from(folder.as_str())),
         );
     }
     if files.digests().next().is_some() {
@@ -286,12 +283,12 @@ fn copies(cx: &mut Context<'_>, entry: &Entry) -> Option<(Keys, Vec<DeclaredFile
     let (files, folders) = closure.by_path();
     let folder = sweeper_model::files::short_name(&entry.key);
     let below = |name: &str| format!("{COPIES}/{folder}/{name}");
-    let text = |name: &str| print::value(&Value::from(below(name).as_str()));
+    let text = |name: &str| toml_text::value(&Value::from(below(name).as_str()));
     let main = files.first().map_or("", |file| &file.name);
     let mut keys = vec![(key, text(main))];
     if !folders.is_empty() {
         let folders = folders.iter().map(|folder| text(folder));
-        keys.push(("include", print::list(folders)));
+        keys.push(("include", toml_text::list(folders)));
     }
     keys.push((DIGESTS, digests_of(&files)));
     let copy = |file: DeclaredFile| DeclaredFile {
@@ -351,12 +348,12 @@ fn copies_of_file(
 
 /// The copies of a source that was read.
 fn copies_of(found: &PythonFiles, key: &'static str, folder: &str) -> (Keys, Vec<DeclaredFile>) {
-    let files = python_files(found);
+    let files = found.by_path();
     let folder = sweeper_model::files::short_name(folder);
     let below = |name: &str| format!("{COPIES}/{folder}/{name}");
     let name = files.first().map_or("", |file| &file.name);
     let keys = vec![
-        (key, print::value(&Value::from(below(name).as_str()))),
+        (key, toml_text::value(&Value::from(below(name).as_str()))),
         (DIGESTS, digests_of(&files)),
     ];
     let copy = |file: DeclaredFile| DeclaredFile {
@@ -366,19 +363,10 @@ fn copies_of(found: &PythonFiles, key: &'static str, folder: &str) -> (Keys, Vec
     (keys, files.into_iter().map(copy).collect())
 }
 
-/// The files of a function's source, by their paths below the folder of the main file.
-pub(super) fn python_files(found: &PythonFiles) -> Vec<DeclaredFile> {
-    let file = |file: &PythonFile| DeclaredFile {
-        name: file.name.clone(),
-        text: file.text.clone(),
-    };
-    found.files.iter().map(file).collect()
-}
-
 /// The digest of each file, as an inline table.
 fn digests<'f>(files: impl Iterator<Item = (&'f str, String)>) -> String {
-    print::inline(files.map(|(name, digest)| {
-        let digest = print::value(&Value::from(&*digest));
+    toml_text::inline(files.map(|(name, digest)| {
+        let digest = toml_text::value(&Value::from(&*digest));
         format!("{} = {digest}", toml_text::key(name))
     }))
 }
@@ -392,20 +380,20 @@ fn value(cx: &Context<'_>, node: &Node, is_path: bool) -> String {
     match &node.raw {
         Raw::Bool(value) => value.to_string(),
         Raw::Int(value) => value.to_string(),
-        Raw::Float(value) => print::value(&Value::Float(*value)),
+        Raw::Float(value) => toml_text::value(&Value::Float(*value)),
         Raw::Text(text) if is_path && text != super::command::IN_SCRATCH => {
             // A variable may hold an absolute path.
             let expanded = variables::expand(text, &cx.sources.environment);
             let expanded = expanded.ok().filter(|path| Path::new(path).is_absolute());
             let path = cx.in_folder(node.at, expanded.as_ref().unwrap_or(text).as_ref());
             let path = std::path::absolute(&path).unwrap_or(path);
-            print::value(&Value::from(&*path.to_string_lossy()))
+            toml_text::value(&Value::from(&*path.to_string_lossy()))
         }
-        Raw::Text(text) => print::value(&Value::from(text.as_str())),
+        Raw::Text(text) => toml_text::value(&Value::from(text.as_str())),
         Raw::Date => cx.texts.slice(node.at).to_owned(),
         Raw::Array(items) => {
             let items = items.iter().map(|item| value(cx, item, is_path));
-            print::list(items)
+            toml_text::list(items)
         }
         Raw::Table(table) => {
             let entries = table.entries.iter().map(|entry| {
@@ -415,7 +403,7 @@ fn value(cx: &Context<'_>, node: &Node, is_path: bool) -> String {
                     value(cx, &entry.value, is_path)
                 )
             });
-            print::inline(entries)
+            toml_text::inline(entries)
         }
     }
 }

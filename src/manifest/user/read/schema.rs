@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use sweeper_program::Dtype;
 
-use crate::setting::json::{described, expression, list, named, object, one_of, string, whole};
+use crate::files::python::ArrayLibrary;
+use crate::grammar::json::{described, expression, list, named, object, one_of, string, whole};
 use crate::user::check::Products;
 use crate::user::command_declaration::StandardOutput;
-use crate::user::python::declaration::ArrayLibrary;
 
 /// The schema of `[workload.X]`.
 pub(crate) fn workload() -> Value {

@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use super::render::DIGESTS;
-use crate::diagnostics::Code;
-use crate::includes::SourceClosure;
-use crate::section::{Context, Section};
-use crate::sources::NamedFile;
-use crate::text::At;
-use crate::tree::{Node, Table};
-use crate::user::declaration::{DeclaredFile, DeclaredLanguage};
-use crate::variables;
+use crate::files::includes::{DeclaredFile, SourceClosure};
+use crate::files::sources::NamedFile;
+use crate::grammar::section::{Context, Section};
+use crate::text::diagnostics::Code;
+use crate::text::texts::At;
+use crate::text::tree::{Node, Table};
+use crate::text::variables;
+use crate::user::declaration::DeclaredLanguage;
+
+/// The key that runs write: the digest of each file of a source, by its path.
+pub(super) const DIGESTS: &str = "digests";
 
 /// A source that was read.
 pub(super) struct Source {
