@@ -38,4 +38,4 @@ pub use resolve::overrides::{self, OverrideOrigin, Overrides};
 pub use text::diagnostics::{Diagnostic, Diagnostics};
 pub use text::provenance::{Origin, Provenance};
 pub use text::{codes, diagnostics, provenance, render};
-pub use views::{STARTER, difference, reference, schema};
+pub use views::{STARTER, difference, key_reference, reference, schema};

@@ -13,7 +13,7 @@ use super::uses::Uses;
 use crate::files::sources::InputFile;
 use crate::grammar::axis;
 use crate::grammar::section::{Context, unknown_key};
-use crate::grammar::wire::WireCase;
+use crate::grammar::wire::{CASE, SHARED, WireCase};
 use crate::model::case::{Case, KnownBackend, KnownWorkload};
 use crate::text::diagnostics::Code;
 use crate::text::suggest;
@@ -163,8 +163,9 @@ fn own_axes(
     info: &'static WorkloadInfo,
 ) -> Vec<axis::WireAxis> {
     let path = format!("case.{}", wire.name.value);
-    let mut known = wire.known.clone();
-    known.extend(info.parameters.iter().map(|parameter| parameter.name));
+    let keys = CASE.iter().chain(SHARED).map(|key| key.name);
+    let parameters = info.parameters.iter().map(|parameter| parameter.name);
+    let known: Vec<&str> = keys.chain(parameters).collect();
     let mut found = Vec::new();
     for entry in &wire.others {
         if info.parameter(&entry.key).is_none() {

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use serde_json::json;
 use sweeper_program::Value;
 
+use super::keys::{Takes, keys};
 use super::section::{Context, Section, Spanned};
 use crate::text::diagnostics::Code;
 use crate::text::suggest;
@@ -17,6 +19,27 @@ pub(crate) const FORMS: &[&str] = &["values", "pow2", "range", "linspace", "logs
 
 /// The keys that belong to a form.
 pub(crate) const OPTIONS: &[&str] = &["step", "num", "col"];
+
+keys! {
+    /// An axis as a table: one form, its options, and perhaps a condition.
+    FORM {
+        "values": Either(&[Scalar, List(&Scalar)]), "values as listed";
+        "pow2": ENDS, "the powers of two between two ends";
+        "range": ENDS, "values in steps, without the last end";
+        "step": Number, "the step of `range`; 1 where it is not said";
+        "linspace": ENDS, "evenly spaced floats with both ends";
+        "logspace": ENDS, "floats that are evenly spaced in the logarithm";
+        "num": Whole(2), "how many floats";
+        "csv": Path, "a file of values";
+        "col": Text, "a column of it";
+        "when": Expression, "the condition under which the axis exists";
+        "else": Scalar, "its value where it does not";
+    }
+}
+
+const ENDS: Takes = Takes::Schema(
+    || json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 }),
+);
 
 /// A number that was written.
 #[derive(Clone, Copy, Debug, PartialEq)]

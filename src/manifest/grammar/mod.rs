@@ -4,7 +4,8 @@
 
 pub(crate) mod axis;
 pub(crate) mod expression;
-mod forms;
+pub(crate) mod forms;
 pub(crate) mod json;
+pub(crate) mod keys;
 pub(crate) mod section;
 pub(crate) mod wire;

@@ -362,11 +362,6 @@ impl<'n> Section<'n> {
         self.read(cx, key, Context::words).unwrap_or_default()
     }
 
-    /// Keys that were asked for.
-    pub(crate) fn asked(&self) -> Vec<&'static str> {
-        self.asked.iter().copied().collect()
-    }
-
     /// Entries that were not asked for.
     pub(crate) fn rest(&self) -> impl Iterator<Item = &'n Entry> {
         let entries = self.table.entries.iter();

@@ -3,11 +3,55 @@
 
 use super::axis::{self, WireAxis, WireCases, WireTie};
 use super::expression::{WireText, check_name, expression};
+use super::keys::keys;
 use super::section::{Context, Section, Spanned};
 use crate::text::diagnostics::Code;
 use crate::text::texts::At;
 use crate::text::tree::{Entry, Node, Raw};
 use sweeper_model::status::Status;
+
+keys! {
+    /// `[case.NAME]`, beside what cases share and the parameters of its workload.
+    CASE {
+        "workload": Text, "what is computed";
+        "backends": List(&Text), "its implementations; `\"fused*\"` names several";
+        "phases": List(&Text), "what is timed; all where it is not said";
+        "dtype": Text, "type of the elements; the workload's first where it is not said";
+        "inputs": Path, "file of tensors, relative to the manifest";
+        "needs": List(&Text), "cases that must have finished first";
+    }
+
+    /// What a case has of its own, or all cases share.
+    SHARED {
+        "grid": Named(&Axis), "axes, multiplied";
+        "derive": Named(&Expression), "named expressions";
+        "zip": List(&Table(ZIP)), "axes that walk together";
+        "exclude": List(&Table(EXCLUDE)), "points that are left out";
+        "include": List(&Table(INCLUDE)), "points beside the grid";
+    }
+
+    ZIP {
+        "axes" (needed): Named(&Axis), "the axes, of one length";
+        "when": Expression, "the condition under which they exist";
+        "else": Named(&Scalar), "their values where they do not";
+    }
+
+    EXCLUDE {
+        "when" (needed): Expression, "the condition";
+        "reason": Text, "why, for people";
+    }
+
+    INCLUDE {
+        "point" (needed): Named(&Scalar), "a value of each axis that has several";
+        "backends": List(&Text), "the backends that measure it; all where it is not said";
+        "phases": List(&Text), "the phases that are timed; all where it is not said";
+    }
+
+    /// Of rules that cases share.
+    CASES {
+        "cases": List(&Text), "cases that it is for, by name or workload; all by default";
+    }
+}
 
 /// Lists of rules, at the top and in a case.
 pub(crate) const RULES: &[&str] = &["zip", "exclude", "include"];
@@ -65,8 +109,6 @@ pub(crate) struct WireCase {
     pub(crate) scope: WireScope,
     /// Keys that may be parameters of the workload.
     pub(crate) others: Vec<Entry>,
-    /// Keys that a case has, for suggestions.
-    pub(crate) known: Vec<&'static str>,
 }
 
 /// Whose axes and rules are read.
@@ -305,6 +347,5 @@ fn case(cx: &mut Context<'_>, entry: &Entry) -> Option<WireCase> {
         needs,
         scope,
         others: section.rest().cloned().collect(),
-        known: section.asked(),
     })
 }

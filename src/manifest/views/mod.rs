@@ -7,7 +7,7 @@ mod print;
 mod reference;
 mod schema;
 
-pub use reference::reference;
+pub use reference::{key_reference, reference};
 pub use schema::schema;
 
 use crate::model::manifest::Manifest;

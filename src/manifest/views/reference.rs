@@ -1,13 +1,16 @@
-//! The table of settings in `manifests/README.md`.
+//! The tables of settings in `manifests/README.md`, and of all other keys in `docs/keys.md`.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
 use super::print;
+use crate::grammar::keys::Key;
+use crate::grammar::wire::{CASE, SHARED};
 use crate::model::manifest::Manifest;
 use crate::model::settings::Canonical;
 use crate::setting::{Data, SETTINGS, Setting};
+use crate::user::read::keys;
 
 /// Every setting with its default, as a Markdown table.
 pub fn reference() -> String {
@@ -29,6 +32,29 @@ pub fn reference() -> String {
         );
     }
     table
+}
+
+/// Every key of `[case.X]`, `[workload.X]`, `[backend.X]` and `[python]`, as a Markdown table.
+pub fn key_reference() -> String {
+    let mut table = "| key | takes | meaning |\n|---|---|---|\n".to_owned();
+    add(&mut table, "case.X.", &[CASE, SHARED].concat());
+    add(&mut table, "workload.X.", keys::WORKLOAD);
+    add(&mut table, "backend.X.", &keys::BACKENDS.concat());
+    add(&mut table, "python.", keys::PYTHON);
+    table
+}
+
+/// Adds the keys that people write, each with those of the tables that it takes.
+fn add(table: &mut String, path: &str, keys: &[Key]) {
+    for key in keys.iter().filter(|key| key.name != "digests") {
+        let path = format!("{path}{}", key.name);
+        let takes = takes(&key.takes.schema());
+        // Writing to a string can't fail.
+        let _ = writeln!(table, "| `{path}` | {takes} | {} |", key.about);
+        key.takes.tables(&path, &mut |path, keys| {
+            add(table, &format!("{path}."), keys);
+        });
+    }
 }
 
 /// The value of the first of some manifests that has one.
@@ -68,17 +94,22 @@ fn takes(schema: &Value) -> String {
         if any.iter().any(|each| is_list(&each)) {
             return format!("{}, or a list", takes(&any[0]));
         }
-        let any: Vec<String> = any.iter().map(takes).collect();
+        let mut any: Vec<String> = any.iter().map(takes).collect();
+        any.dedup();
         return any.join(" or ");
     }
-    if schema.get("$ref").is_some() {
-        return "expression".to_owned();
+    if let Some((_, name)) = schema["$ref"].as_str().and_then(|it| it.rsplit_once('/')) {
+        return if name == "scalar" { "value" } else { name }.to_owned();
     }
     let bound = |name: &str| schema.get(name).map(|bound| bound.to_string());
     match schema["type"].as_str() {
         Some("boolean") => "true or false".to_owned(),
         Some("object") => "table".to_owned(),
-        Some("array") => "list of tables".to_owned(),
+        Some("array") if schema["items"]["type"] == "object" => "list of tables".to_owned(),
+        Some("array") if schema["items"].is_object() => {
+            format!("list: {}", takes(&schema["items"]))
+        }
+        Some("array") => "list".to_owned(),
         Some(kind @ ("integer" | "number")) => {
             let bounds = [
                 bound("minimum").map(|least| format!("from {least}")),
@@ -89,6 +120,7 @@ fn takes(schema: &Value) -> String {
             let words = [Some(kind.to_owned())].into_iter().chain(bounds).flatten();
             words.collect::<Vec<_>>().join(" ")
         }
+        None if schema["type"].is_array() => "value".to_owned(),
         _ => "string".to_owned(),
     }
 }

@@ -6,11 +6,12 @@ use serde_json::{Map, Value, json};
 use sweeper_program::Phase;
 use sweeper_program::workload::{ParameterKind, WorkloadInfo};
 
-use crate::grammar::json::{
-    described, expression, list, named, object, one_of, scalar, string, whole,
-};
+use crate::grammar::forms::FORM;
+use crate::grammar::json::{described, list, named, object, one_of, scalar, string};
+use crate::grammar::keys::{Takes, table};
+use crate::grammar::wire::{CASE, CASES, EXCLUDE, INCLUDE, SHARED, ZIP};
 use crate::setting::{Setting, sections};
-use crate::user::read;
+use crate::user::read::keys;
 
 /// The JSON Schema of manifests for these workloads.
 pub fn schema(registry: &[&'static WorkloadInfo]) -> Value {
@@ -32,9 +33,9 @@ fn top() -> Value {
             "minProperties": 1,
             "additionalProperties": { "$ref": "#/$defs/case" },
         },
-        "workload": described(named(read::schema::workload()), "problems of the manifest"),
-        "backend": described(named(read::schema::backend()), "kernels of the manifest"),
-        "python": read::schema::python(),
+        "workload": described(named(keys::workload()), "problems of the manifest"),
+        "backend": described(named(keys::backend()), "kernels of the manifest"),
+        "python": table(keys::PYTHON),
     });
     for (name, settings) in sections() {
         let described = settings.iter().map(|setting| {
@@ -50,71 +51,33 @@ fn top() -> Value {
         let needed: Vec<&str> = needed.map(Setting::key).collect();
         top[name] = object(Value::Object(properties), &needed);
     }
-    let cases = "cases that it is for, by name or workload; all by default";
-    merged([
-        top,
-        scope(&json!({ "cases": described(list(string()), cases) })),
-    ])
+    let mut shared = table(SHARED)["properties"].take();
+    for (key, rule) in [("zip", ZIP), ("exclude", EXCLUDE), ("include", INCLUDE)] {
+        narrow(&mut shared, key, list(table(&[rule, CASES].concat())));
+    }
+    merged([top, shared])
 }
 
-/// The keys that a case has or that cases share; `more` is added to each shared rule.
-fn scope(more: &Value) -> Value {
-    let rule = |properties: Value, required: &[&str]| {
-        list(object(merged([properties, more.clone()]), required))
-    };
-    let values = named(scalar());
-    json!({
-        "grid": described(axes(), "axes, multiplied"),
-        "derive": described(named(expression()), "named expressions"),
-        "zip": rule(
-            json!({ "axes": axes(), "when": expression(), "else": values.clone() }),
-            &["axes"],
-        ),
-        "exclude": rule(
-            json!({ "when": expression(), "reason": described(string(), "why, for people") }),
-            &["when"],
-        ),
-        "include": rule(
-            json!({ "point": values, "backends": list(string()), "phases": list(string()) }),
-            &["point"],
-        ),
-    })
+/// Gives a key another schema.
+fn narrow(properties: &mut Value, key: &str, schema: Value) {
+    let about = properties[key]["description"].take();
+    properties[key] = schema;
+    properties[key]["description"] = about;
 }
 
 fn definitions(registry: &[&'static WorkloadInfo]) -> Value {
-    let mut definitions = json!({
+    json!({
         "scalar": { "type": ["string", "number", "boolean"] },
         "expression": { "type": ["string", "number", "boolean"] },
-        "axis": { "anyOf": [{ "$ref": "#/$defs/scalar" }, list(scalar()), form()] },
+        "axis": { "anyOf": [{ "$ref": "#/$defs/scalar" }, list(scalar()), table(FORM)] },
         "case": case(registry),
-    });
-    for (name, schema) in read::schema::definitions() {
-        definitions[name] = schema;
-    }
-    definitions
+        "fill": keys::fill(),
+    })
 }
 
 /// One of these words, which editors suggest, or one that the manifest declares.
 fn known_or_declared(words: &[&str]) -> Value {
     json!({ "anyOf": [one_of(words), string()] })
-}
-
-/// An axis as a table: one form, its options, and perhaps a condition.
-fn form() -> Value {
-    let ends =
-        json!({ "type": "array", "items": { "type": "number" }, "minItems": 2, "maxItems": 2 });
-    object(
-        json!({
-            "values": { "anyOf": [scalar(), list(scalar())] },
-            "pow2": ends,
-            "range": ends, "step": { "type": "number" },
-            "linspace": ends, "logspace": ends, "num": whole(2),
-            "csv": string(), "col": string(),
-            "when": expression(),
-            "else": scalar(),
-        }),
-        &[],
-    )
 }
 
 fn case(registry: &[&'static WorkloadInfo]) -> Value {
@@ -134,21 +97,19 @@ fn case(registry: &[&'static WorkloadInfo]) -> Value {
             }
             _ => parameter.about.to_owned(),
         };
-        parameters.insert(parameter.name.to_owned(), described(axis(), &about));
+        parameters.insert(
+            parameter.name.to_owned(),
+            described(Takes::Axis.schema(), &about),
+        );
     }
-    let own = json!({
-        "workload": known_or_declared(&names),
-        "backends": list(known_or_declared(&unique(backends.copied()))),
-        "phases": list(one_of(&phases)),
-        "dtype": one_of(&unique(dtypes)),
-        "inputs": described(string(), "file of tensors, relative to the manifest"),
-        "needs": described(list(string()), "cases that must have finished first"),
-    });
+    let mut own = table(&[CASE, SHARED].concat())["properties"].take();
+    narrow(&mut own, "workload", known_or_declared(&names));
+    let backends = unique(backends.copied());
+    narrow(&mut own, "backends", list(known_or_declared(&backends)));
+    narrow(&mut own, "phases", list(one_of(&phases)));
+    narrow(&mut own, "dtype", one_of(&unique(dtypes)));
     // `workload` may come from the manifest that is extended.
-    object(
-        merged([Value::Object(parameters), own, scope(&json!({}))]),
-        &[],
-    )
+    object(merged([Value::Object(parameters), own]), &[])
 }
 
 fn unique<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
@@ -156,14 +117,6 @@ fn unique<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     words.sort_unstable();
     words.dedup();
     words
-}
-
-fn axes() -> Value {
-    named(axis())
-}
-
-fn axis() -> Value {
-    json!({ "$ref": "#/$defs/axis" })
 }
 
 fn merged<const N: usize>(objects: [Value; N]) -> Value {

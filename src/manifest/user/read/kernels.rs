@@ -2,6 +2,7 @@
 
 use sweeper_program::Dtype;
 
+use super::keys::LAUNCH;
 use super::names::{ANY, NUMBER, Names, WHOLE, expression, template, template_of};
 use super::problem::tensor;
 use super::source;
@@ -13,9 +14,6 @@ use crate::user::declaration::{
     ArgDeclaration, DeclaredLanguage, KernelsDeclaration, LaunchDeclaration, ScratchDeclaration,
 };
 use sweeper_model::expression::Scope;
-
-/// The keys of a launch, at the backend's table or in `launch`.
-const LAUNCH: &[&str] = &["entry", "args", "grid", "block", "shared", "cluster"];
 
 /// A reader of the launches of one backend.
 struct Reader<'n> {
@@ -223,7 +221,7 @@ impl Reader<'_> {
             self.outputs_are_passed(cx, section, &launches);
             return Some(launches);
         };
-        for key in LAUNCH.iter().copied() {
+        for key in LAUNCH.iter().map(|key| key.name) {
             if let Some(node) = section.take(cx, key) {
                 let message = format!("`{key}` stands beside `launch`");
                 cx.report(Code::Conflict, node.at, message)

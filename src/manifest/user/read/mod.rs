@@ -3,6 +3,7 @@
 //! Every expression is checked here, with its place; [`super`] gets texts that are known to be
 //! right.
 
+pub(crate) mod keys;
 mod names;
 mod problem;
 mod check;
@@ -17,7 +18,6 @@ mod python_arguments;
 mod kernelbench;
 mod backend;
 mod render;
-pub(crate) mod schema;
 
 use sweeper_program::workload::{Workload, WorkloadInfo};
 

@@ -4,13 +4,14 @@ use std::path::Path;
 
 use sweeper_program::Value;
 
-use super::command_files::COMMAND_SOURCES;
 use super::inputs_from::{INPUTS_FROM, parts};
 use super::kernelbench::{KERNELBENCH, MODEL};
+use super::keys::{BACKENDS, FILE, JUDGE, PYTHON, REFERENCE, WORKLOAD};
 use super::python::PythonSettings;
 use super::source::DIGESTS;
 use crate::files::includes::DeclaredFile;
 use crate::files::python::{PythonFiles, places_of_module};
+use crate::grammar::keys::{Key, is_path};
 use crate::grammar::section::Context;
 use crate::text::tree::{Entry, Node, Raw, Table};
 use crate::text::variables;
@@ -35,19 +36,6 @@ pub(crate) struct DeclaredTable {
 /// The folder of a run's folder that holds copies of sources.
 const COPIES: &str = "sources";
 
-/// Keys whose texts are paths.
-const PATHS: [&str; 9] = [
-    "cuda",
-    "c",
-    "include",
-    "directory",
-    "files",
-    COMMAND_SOURCES,
-    "python",
-    "path",
-    KERNELBENCH,
-];
-
 /// The table of a backend.
 pub(super) fn backend(
     cx: &mut Context<'_>,
@@ -58,7 +46,13 @@ pub(super) fn backend(
         Some(copies) => copies,
         None => copies(cx, entry).unwrap_or_default(),
     };
-    rendered(cx, &format!("backend.{}", entry.key), entry, copies)
+    rendered(
+        cx,
+        &format!("backend.{}", entry.key),
+        &BACKENDS,
+        entry,
+        copies,
+    )
 }
 
 /// The table of a workload.
@@ -85,7 +79,7 @@ pub(super) fn workload(
     }
     let check_at = check_of(entry);
     of_run.extend(check_at.map(|node| ("check", check(cx, node, &in_run))));
-    let mut table = rendered(cx, &path, entry, (of_run, copies));
+    let mut table = rendered(cx, &path, &[WORKLOAD], entry, (of_run, copies));
     if let Some(node) = check_at {
         set(&mut table.keys, "check", check(cx, node, &[]));
     }
@@ -142,12 +136,9 @@ fn check(cx: &Context<'_>, node: &Node, others: &[(&str, Keys)]) -> String {
 /// Parts of a check that may name files.
 const PARTS: [&str; 2] = ["reference", "judge"];
 
-/// Keys of such parts whose texts are paths.
-const PATHS_OF_PARTS: [&str; 2] = ["python", "file"];
-
 fn part(cx: &Context<'_>, table: &Table, others: &[(&'static str, String)]) -> String {
     let own = table.entries.iter().map(|entry| {
-        let is_path = PATHS_OF_PARTS.contains(&entry.key.as_str());
+        let is_path = is_path(&[REFERENCE, FILE, JUDGE], &entry.key);
         (entry.key.as_str(), value(cx, &entry.value, is_path))
     });
     let own = own.filter(|(key, _)| others.iter().all(|(other, _)| key != other));
@@ -198,13 +189,14 @@ fn part_of_check(
 /// The table `[python]`.
 pub(super) fn settings(cx: &mut Context<'_>, entry: &Entry) -> Option<DeclaredTable> {
     entry.value.table()?;
-    Some(rendered(cx, "python", entry, (Vec::new(), Vec::new())))
+    Some(rendered(cx, "python", &[PYTHON], entry, Default::default()))
 }
 
 /// The table of an entry.
 fn rendered(
     cx: &mut Context<'_>,
     path: &str,
+    tables: &[&[Key]],
     entry: &Entry,
     (in_run, copies): (Keys, Vec<DeclaredFile>),
 ) -> DeclaredTable {
@@ -212,7 +204,7 @@ fn rendered(
     let keys = table.map_or(&[][..], |table| &table.entries);
     let keys = keys.iter().map(|entry| {
         let is_word = entry.key == KERNELBENCH && entry.value.text() == Some(MODEL);
-        let is_path = PATHS.contains(&entry.key.as_str()) && !is_word;
+        let is_path = is_path(tables, &entry.key) && !is_word;
         (entry.key.clone(), value(cx, &entry.value, is_path))
     });
     let mut keys: Vec<(String, String)> = keys.collect();
