@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::includes::DeclaredFile;
 use super::named::{self, Named};
 use sweeper_model::files;
+use sweeper_model::word::Word;
 
 /// More modules than this are a package that should be installed.
 const MOST_FILES: usize = 2000;
@@ -57,9 +58,8 @@ pub enum ArrayLibrary {
     Jax,
 }
 
-impl ArrayLibrary {
-    /// All libraries, with their names in manifests.
-    pub const NAMES: [(&'static str, ArrayLibrary); 4] = [
+impl Word for ArrayLibrary {
+    const WORDS: &'static [(&'static str, Self)] = &[
         ("numpy", ArrayLibrary::Numpy),
         ("torch", ArrayLibrary::Torch),
         ("cupy", ArrayLibrary::Cupy),

@@ -130,7 +130,7 @@ impl Sources {
 /// The options of a backend's compiler, and its libraries as such.
 pub(crate) fn options(backend: &Table) -> Vec<String> {
     let texts = |key: &str, before: &str| -> Vec<String> {
-        let node = backend.get(key).map(|entry| &entry.value.raw);
+        let node = backend.value(key).map(|node| &node.raw);
         let items = match node {
             Some(Raw::Array(items)) => items.as_slice(),
             _ => &[],

@@ -122,10 +122,7 @@ fn take_options(cx: &mut Context<'_>, section: &mut Section<'_>) {
 
 /// A list of values or a single one.
 fn values(cx: &mut Context<'_>, node: &Node, name: &str) -> Option<Vec<Spanned<Value>>> {
-    let items = match &node.raw {
-        Raw::Array(items) => items.as_slice(),
-        _ => std::slice::from_ref(node),
-    };
+    let items = node.items();
     let found: Vec<_> = items
         .iter()
         .filter_map(|item| scalar(cx, item, name))

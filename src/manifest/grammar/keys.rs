@@ -30,8 +30,6 @@ pub(crate) enum Takes {
     /// An integer from this one.
     Whole(u64),
     Word(&'static [&'static str]),
-    /// Words that a function lists.
-    Words(fn() -> Vec<&'static str>),
     /// Values in a list, of which a single one may stand alone.
     List(&'static Takes),
     /// Values in a list.
@@ -79,7 +77,6 @@ impl Takes {
             Takes::Axis => json!({ "$ref": "#/$defs/axis" }),
             Takes::Whole(least) => whole(*least),
             Takes::Word(words) => one_of(words),
-            Takes::Words(words) => one_of(&words()),
             Takes::List(item) => list(item.schema()),
             Takes::Array(item) => json!({ "type": "array", "items": item.schema() }),
             Takes::Named(value) => named(value.schema()),

@@ -353,6 +353,19 @@ impl<'n> Section<'n> {
         self.take(cx, key).and_then(|node| reader(cx, node, key))
     }
 
+    /// What `reader` makes of the value of `key`, which may be missing; `None` if it is wrong.
+    pub(crate) fn optional<'c, T>(
+        &mut self,
+        cx: &mut Context<'c>,
+        key: &'static str,
+        reader: impl FnOnce(&mut Context<'c>, &'n Node, &str) -> Option<T>,
+    ) -> Option<Option<T>> {
+        match self.take(cx, key) {
+            Some(node) => reader(cx, node, key).map(Some),
+            None => Some(None),
+        }
+    }
+
     /// The words of a key; none where it is not there.
     pub(crate) fn words(
         &mut self,

@@ -47,7 +47,7 @@ fn whole(own: &Table, all: &Table) -> Result<Option<Table>, Unlike> {
         if chain.len() > all.entries.len() {
             return Err(fault(true));
         }
-        let base = all.get(&name).and_then(|entry| entry.value.table());
+        let base = all.value(&name).and_then(Node::table);
         let base = base.ok_or_else(|| fault(false))?;
         chain.push(base.clone());
     }
@@ -63,7 +63,7 @@ fn whole(own: &Table, all: &Table) -> Result<Option<Table>, Unlike> {
 }
 
 fn like(table: &Table) -> Option<(String, At)> {
-    let node = &table.get(LIKE)?.value;
+    let node = table.value(LIKE)?;
     match &node.raw {
         Raw::Text(name) => Some((name.clone(), node.at)),
         // Reported where keys of backends are read.
@@ -73,9 +73,7 @@ fn like(table: &Table) -> Option<(String, At)> {
 
 /// Reports backends that are like none.
 pub(crate) fn report(cx: &mut Context<'_>, faults: Vec<Unlike>, root: &Node) {
-    let backends = root.table().and_then(|root| root.get(BACKENDS));
-    let backends = backends.and_then(|entry| entry.value.table());
-    let entries = backends.map_or(&[][..], |table| &table.entries).iter();
+    let entries = root.get(BACKENDS).map_or(&[][..], Node::entries).iter();
     let known: Vec<&str> = entries.map(|entry| entry.key.as_str()).collect();
     for fault in faults {
         let message = match fault.is_cycle {

@@ -92,21 +92,15 @@ impl Sources {
 
     /// The paths that a text or the texts of a list are, with variables.
     fn all_expanded(&mut self, node: &Node) -> Vec<PathBuf> {
-        let items = match &node.raw {
-            Raw::Array(items) => items.as_slice(),
-            _ => std::slice::from_ref(node),
-        };
-        items
-            .iter()
-            .filter_map(|item| self.expanded(item))
-            .collect()
+        let items = node.items().iter();
+        items.filter_map(|item| self.expanded(item)).collect()
     }
 
     /// Reads the sources in Python that `[backend.Y]` tables and checks of `[workload.X]` tables
     /// name.
     fn note_python(&mut self, node: &Node) {
         let Some(root) = node.table() else { return };
-        let python = root.get("python").and_then(|entry| entry.value.table());
+        let python = root.value("python").and_then(Node::table);
         let folders = python.and_then(|table| table.get("path"));
         let folders = folders.map(|entry| self.all_expanded(&entry.value));
         let folders = folders.unwrap_or_default();
@@ -115,7 +109,7 @@ impl Sources {
         let tables = ["backend", "workload"].into_iter();
         let tables = tables.flat_map(|key| tables_below(node, key));
         for table in tables.chain(functions) {
-            let module = table.get("module").and_then(|entry| entry.value.text());
+            let module = table.value("module").and_then(Node::text);
             let file = table.get("python").or_else(|| table.get("kernelbench"));
             match (file, module) {
                 (file, Some(name)) => {
@@ -162,8 +156,7 @@ impl Sources {
     /// Reads the files that `[workload.X.files]` tables name.
     fn note_files(&mut self, root: &Node) {
         for workload in tables_below(root, "workload") {
-            let files = workload.get("files").and_then(|entry| entry.value.table());
-            for entry in files.map_or(&[][..], |table| &table.entries) {
+            for entry in workload.value("files").map_or(&[][..], Node::entries) {
                 let file = self.expanded(&entry.value);
                 file.into_iter().for_each(|file| self.note_file(file));
             }
@@ -205,7 +198,7 @@ impl Sources {
 
     /// Reads the files that a command is made of, if a backend is one.
     fn note_command(&mut self, backend: &Table) {
-        let Some(Raw::Array(items)) = backend.get("command").map(|entry| &entry.value.raw) else {
+        let Some(Raw::Array(items)) = backend.value("command").map(|node| &node.raw) else {
             return;
         };
         let Some((node, name)) = items.first().and_then(|node| Some((node, node.text()?))) else {
@@ -242,7 +235,7 @@ impl Sources {
         // Its mistakes are reported when the manifest is resolved.
         let _ = like::expand(&mut root);
         self.note_all(&root);
-        let base = &root.table()?.get("extends")?.value;
+        let base = root.get("extends")?;
         Some((self.folder(base.at).join(base.text()?), base.at))
     }
 
@@ -423,15 +416,13 @@ fn read_file(path: &Path) -> Result<NamedFile, String> {
 
 /// The tables below a key of the manifest, whatever their names.
 fn tables_below<'n>(root: &'n Node, key: &str) -> impl Iterator<Item = &'n Table> {
-    let tables = root.table().and_then(|root| root.get(key));
-    let tables = tables.and_then(|entry| entry.value.table());
-    let entries = tables.map_or(&[][..], |table| &table.entries).iter();
+    let entries = root.get(key).map_or(&[][..], Node::entries).iter();
     entries.filter_map(|entry| entry.value.table())
 }
 
 /// The tables under a key of the checks of workloads.
 fn tables_of_checks<'n>(root: &'n Node, key: &'static str) -> impl Iterator<Item = &'n Table> {
-    let below = |table: &'n Table, key| table.get(key)?.value.table();
+    let below = |table: &'n Table, key| table.value(key)?.table();
     let workloads = tables_below(root, "workload");
     workloads.filter_map(move |workload| below(below(workload, "check")?, key))
 }

@@ -10,7 +10,7 @@ use crate::grammar::json;
 use crate::grammar::section::Context;
 use crate::model::manifest::Manifest;
 use crate::text::diagnostics::Code;
-use crate::text::tree::{Node, Raw};
+use crate::text::tree::Node;
 use sweeper_model::word::Word;
 
 /// Longest time that a setting can ask for, in seconds: a hundred years.
@@ -134,10 +134,7 @@ fn texts(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<String>> {
 }
 
 fn paths(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<PathBuf>> {
-    let items = match &node.raw {
-        Raw::Array(items) => items.as_slice(),
-        _ => std::slice::from_ref(node),
-    };
+    let items = node.items();
     Some(items.iter().filter_map(|item| cx.path(item, key)).collect())
 }
 

@@ -97,10 +97,7 @@ impl Kind for Buckets {
 }
 
 fn bucket_list(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<u64>> {
-    let items = match &node.raw {
-        Raw::Array(items) => items.as_slice(),
-        _ => std::slice::from_ref(node),
-    };
+    let items = node.items();
     let mut list = Vec::new();
     for item in items {
         let wrong = match item.raw {

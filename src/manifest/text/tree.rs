@@ -44,6 +44,10 @@ impl Table {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
+    pub(crate) fn value(&self, key: &str) -> Option<&Node> {
+        self.get(key).map(|entry| &entry.value)
+    }
+
     pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Entry> {
         self.entries.iter_mut().find(|entry| entry.key == key)
     }
@@ -95,6 +99,24 @@ impl Node {
             Raw::Text(text) => Some(text),
             _ => None,
         }
+    }
+
+    /// The items of a list; another value is a list of one.
+    pub(crate) fn items(&self) -> &[Node] {
+        match &self.raw {
+            Raw::Array(items) => items,
+            _ => std::slice::from_ref(self),
+        }
+    }
+
+    /// The entries of a table; none of another value.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        self.table().map_or(&[], |table| &table.entries)
+    }
+
+    /// The value of a key, if this is a table that has it.
+    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+        self.table()?.value(key)
     }
 
     /// Calls `visit` with every node below this one and the key it stands under.

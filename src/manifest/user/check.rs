@@ -8,9 +8,10 @@ use sweeper_program::Dtype;
 use super::python::declaration::PythonDeclaration;
 use super::real_types::RealTypes;
 use crate::files::expected::{ExpectedFile, FileReference};
+use sweeper_model::word::Word;
 
 /// The right answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reference {
     /// An elementwise expression of the inputs for each output, evaluated in f64. Inputs are
@@ -24,6 +25,7 @@ pub enum Reference {
     /// Tensors in files, by the names of the outputs.
     File(FileReference),
     /// There is none: rows say `checked = none`, unless a judge needs none.
+    #[default]
     None,
 }
 
@@ -40,10 +42,11 @@ pub struct PeerDeclaration {
 }
 
 /// How far from the right answer an output may be.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tolerance {
     /// What rounding does to the reference ([`sweeper_program::spread`]).
+    #[default]
     Derived,
     /// Whole numbers and truth values: equal; real numbers: equal to the f64 answer, rounded once.
     Exact,
@@ -62,10 +65,11 @@ pub enum Products {
     Tf32,
 }
 
-impl Products {
-    /// The words of manifests.
-    pub const NAMES: [(&'static str, Self); 2] = [("f32", Self::F32), ("tf32", Self::Tf32)];
+impl Word for Products {
+    const WORDS: &'static [(&'static str, Self)] = &[("f32", Self::F32), ("tf32", Self::Tf32)];
+}
 
+impl Products {
     /// Whether factors are not rounded.
     pub fn is_f32(&self) -> bool {
         *self == Self::F32

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::command::SCRATCH_MARK;
 use sweeper_model::row::metric::Better;
+use sweeper_model::word::Word;
 
 /// A program that is started for each run. Texts have expressions of parameters and tuned values in
 /// braces, and `{scratch}`, a folder that is empty before each run.
@@ -94,9 +95,8 @@ pub enum StandardOutput {
     File,
 }
 
-impl StandardOutput {
-    /// All of them, with their names in manifests.
-    pub const NAMES: [(&'static str, StandardOutput); 2] = [
+impl Word for StandardOutput {
+    const WORDS: &'static [(&'static str, Self)] = &[
         ("null", StandardOutput::Null),
         ("file", StandardOutput::File),
     ];

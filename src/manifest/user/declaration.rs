@@ -27,7 +27,7 @@ pub struct Declaration {
 }
 
 /// A problem.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProblemDeclaration {
     /// One line for people; part of no identity.
     #[serde(skip)]

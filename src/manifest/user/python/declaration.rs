@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use sweeper_program::Value;
 
 use crate::files::python::{ArrayLibrary, PythonFile};
+use sweeper_model::word::Word;
 
 /// A function, its arguments and its results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,6 +93,11 @@ pub enum Load {
     All,
     /// Its definitions without other statements: for files that measure themselves on import.
     Definitions,
+}
+
+impl Word for Load {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("all", Load::All), ("definitions", Load::Definitions)];
 }
 
 /// An argument of a call.

@@ -289,10 +289,7 @@ fn require(
     node: &Node,
     scope: &Scope,
 ) -> (Vec<Requirement>, Vec<Expression>) {
-    let items = match &node.raw {
-        Raw::Array(items) => items.as_slice(),
-        _ => std::slice::from_ref(node),
-    };
+    let items = node.items();
     let (mut found, mut rules) = (Vec::new(), Vec::new());
     for item in items {
         let (that, reason) = match item.table() {

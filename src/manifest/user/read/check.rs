@@ -68,12 +68,8 @@ pub(super) fn check(
 
 /// Reads what factors of products may be rounded to.
 fn products(cx: &mut Context<'_>, node: &Node, problem: &mut ProblemDeclaration) {
-    let Some(word) = cx.text(node, "products") else {
+    let Some(found) = cx.word::<Products>(node, "products") else {
         return;
-    };
-    let Some((_, found)) = Products::NAMES.iter().find(|(name, _)| *name == word) else {
-        let known = Products::NAMES.iter().map(|(name, _)| *name);
-        return cx.unknown_word(node.at, "products", &word, known);
     };
     let is_torch = matches!(&problem.reference, Reference::Python(function)
         if function.arrays == ArrayLibrary::Torch);
@@ -83,7 +79,7 @@ fn products(cx: &mut Context<'_>, node: &Node, problem: &mut ProblemDeclaration)
             .label("no other reference tells what rounding factors does");
         return;
     }
-    problem.products = *found;
+    problem.products = found;
 }
 
 /// Reports a tolerance that can't be derived: nobody knows the error of a backend's outputs, or of
@@ -122,27 +118,21 @@ fn judge(
         names: &names,
         scope: &scope,
     };
-    let kwargs = section.take(cx, "kwargs");
-    let kwargs = kwargs.map_or(Some(Vec::new()), |node| reader.named(cx, node));
-    let bound = section
-        .take(cx, "bound")
-        .map(|node| match cx.number(node, "bound")? {
-            bound if bound >= 0.0 => Some(bound),
-            _ => {
-                cx.report(Code::OutOfBounds, node.at, "`bound` is out of bounds")
-                    .label("the greatest distance that is right, at least 0");
-                None
-            }
-        });
+    let kwargs = section.optional(cx, "kwargs", |cx, node, _| reader.named(cx, node));
+    let bound = section.optional(cx, "bound", |cx, node, key| match cx.number(node, key)? {
+        bound if bound >= 0.0 => Some(bound),
+        _ => {
+            cx.report(Code::OutOfBounds, node.at, "`bound` is out of bounds")
+                .label("the greatest distance that is right, at least 0");
+            None
+        }
+    });
     section.finish(cx, &[]);
     let mut function = function?;
-    function.kwargs = kwargs?;
+    function.kwargs = kwargs?.unwrap_or_default();
     Some(JudgeDeclaration {
         function,
-        bound: match bound {
-            Some(bound) => Some(bound?),
-            None => None,
-        },
+        bound: bound?,
     })
 }
 

@@ -43,11 +43,15 @@ pub(super) fn command(
         return None;
     }
     let scope = command_scope(backend, &names.files);
+    let prepare = section.optional(cx, "prepare", |cx, node, _| commands(cx, node, &scope));
+    let environment = section.optional(cx, "env", |cx, node, _| environment_of(cx, node, &scope));
+    let stdin = section.optional(cx, "stdin", |cx, node, key| template(cx, node, key, &scope));
+    let stdout = section.optional(cx, "stdout", Context::word);
+    let exit = section.optional(cx, "exit", |cx, node, _| statuses(cx, node));
+    let check = section.optional(cx, "check", |cx, node, _| check_of(cx, node, names, &scope));
     // All keys are asked for before the first that is wrong ends the reading.
     let mut take = |key| section.take(cx, key);
-    let (prepare, environment, stdin) = (take("prepare"), take("env"), take("stdin"));
-    let (exit, metrics, time) = (take("exit"), take("metrics"), take("time"));
-    let (check, directory, stdout) = (take("check"), take("directory"), take("stdout"));
+    let (metrics, time, directory) = (take("metrics"), take("time"), take("directory"));
     // These are read with the command.
     let _ = (take(COMMAND_SOURCES), take(DIGESTS));
     let node = section.need(cx, "command")?;
@@ -57,13 +61,6 @@ pub(super) fn command(
         Some(node) => directory_of(cx, node),
         None => folder(cx, node.at, Path::new("")),
     };
-    let prepare = prepare.map_or(Some(Vec::new()), |node| commands(cx, node, &scope));
-    let environment = environment.map_or(Some(Vec::new()), |node| environment_of(cx, node, &scope));
-    let stdin = stdin.map(|node| template(cx, node, "stdin", &scope));
-    let stdout_at = stdout.map(|node| node.at);
-    let stdout = stdout.map(|node| stdout_of(cx, node));
-    let exit = exit.map_or(Some(Vec::new()), |node| statuses(cx, node));
-    let check = check.map(|node| check_of(cx, node, names, &scope));
     let metrics = metrics.map_or(Some(Vec::new()), |node| metrics_of(cx, node, &scope))?;
     let time = time.map_or(Some(CommandTime::Wall), |node| {
         time_of(cx, node, names, backend, &metrics)
@@ -79,17 +76,17 @@ pub(super) fn command(
         program_sha256,
         sources,
         directory: directory?,
-        environment: environment?,
-        stdin: optional(stdin)?,
-        stdout: optional(stdout)?,
-        prepare: prepare?,
-        exit: exit?,
+        environment: environment?.unwrap_or_default(),
+        stdin: stdin?,
+        stdout: stdout?,
+        prepare: prepare?.unwrap_or_default(),
+        exit: exit?.unwrap_or_default(),
         metrics,
         time: time?,
-        check: optional(check)?,
+        check: check?,
     };
-    match stdout_at {
-        Some(at) if !is_stdout_there(cx, at, &declaration) => None,
+    match section.table.value("stdout") {
+        Some(node) if !is_stdout_there(cx, node.at, &declaration) => None,
         _ => Some(declaration),
     }
 }
@@ -103,16 +100,6 @@ fn is_stdout_there(cx: &mut Context<'_>, at: At, declaration: &CommandDeclaratio
             .help("`stdout = \"file\"`");
     }
     is_there
-}
-
-fn stdout_of(cx: &mut Context<'_>, node: &Node) -> Option<StandardOutput> {
-    let word = cx.text(node, "stdout")?;
-    let found = StandardOutput::NAMES.iter().find(|(name, _)| *name == word);
-    if found.is_none() {
-        let names = StandardOutput::NAMES.map(|(name, _)| name);
-        cx.unknown_word(node.at, "stdout", &word, names);
-    }
-    found.map(|(_, to)| *to)
 }
 
 /// Lets standard output of all commands of a problem go to one kind of place, unless they say
@@ -132,15 +119,6 @@ pub(super) fn unify_stdout(declaration: &mut Declaration) {
         {
             command.stdout.get_or_insert(StandardOutput::File);
         }
-    }
-}
-
-/// `None` of a value that was given and is wrong.
-fn optional<T>(value: Option<Option<T>>) -> Option<Option<T>> {
-    match value {
-        Some(None) => None,
-        Some(value) => Some(value),
-        None => Some(None),
     }
 }
 
@@ -225,10 +203,7 @@ fn environment_of(
 }
 
 fn statuses(cx: &mut Context<'_>, node: &Node) -> Option<Vec<i32>> {
-    let items = match &node.raw {
-        Raw::Array(items) => items.as_slice(),
-        _ => std::slice::from_ref(node),
-    };
+    let items = node.items();
     let status = |item: &Node| {
         let status = cx.integer(item, "exit", 0, 255)?;
         i32::try_from(status).ok()
@@ -398,17 +373,14 @@ fn check_of(
     scope: &Scope,
 ) -> Option<CommandCheck> {
     let mut section = cx.section(node, "check")?;
-    let command = section.take(cx, "command");
-    let command = command.map_or(Some(Vec::new()), |node| texts(cx, node, "command", scope));
-    let file = section.take(cx, "file");
-    let file = file.map(|node| template(cx, node, "file", scope));
-    let sha256 = section.take(cx, "sha256");
-    let sha256 = sha256.map(|node| digest(cx, node, names));
+    let command = section.optional(cx, "command", |cx, node, key| texts(cx, node, key, scope));
+    let file = section.optional(cx, "file", |cx, node, key| template(cx, node, key, scope));
+    let sha256 = section.optional(cx, "sha256", |cx, node, _| digest(cx, node, names));
     section.finish(cx, &[]);
     let check = CommandCheck {
-        command: command?,
-        file: optional(file)?,
-        sha256: optional(sha256)?,
+        command: command?.unwrap_or_default(),
+        file: file?,
+        sha256: sha256?,
     };
     if check.command.is_empty() && check.sha256.is_none() {
         cx.report(Code::Declaration, node.at, "`check` checks nothing")

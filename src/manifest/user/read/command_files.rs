@@ -44,7 +44,7 @@ impl CommandFiles {
 /// The files of the command that a table has; mistakes are reported. Where the table is of a run's
 /// manifest, files that it has no digest of were no part of that run's identity, and are left out.
 pub(super) fn command_files(cx: &mut Context<'_>, table: &Table) -> Option<CommandFiles> {
-    let command = &table.get("command")?.value;
+    let command = table.value("command")?;
     let Raw::Array(items) = &command.raw else {
         return None;
     };
@@ -179,7 +179,7 @@ fn commands(table: &Table) -> impl Iterator<Item = &[Node]> {
 }
 
 fn value<'t>(table: &'t Table, key: &str) -> Option<&'t Node> {
-    table.get(key).map(|entry| &entry.value)
+    table.value(key)
 }
 
 fn items(node: &Node) -> &[Node] {

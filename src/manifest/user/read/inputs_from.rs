@@ -100,7 +100,7 @@ fn short(
 /// The file that the key names in one form or the other.
 pub(super) fn main_file(cx: &mut Context<'_>, node: &Node) -> Option<PathBuf> {
     let text = match node.table() {
-        Some(table) => table.get("python")?.value.text()?,
+        Some(table) => table.value("python")?.text()?,
         None => parts(node.text()?)?.0,
     };
     let expanded = variables::expand(text, &cx.sources.environment);
@@ -116,7 +116,7 @@ pub(super) fn main_file(cx: &mut Context<'_>, node: &Node) -> Option<PathBuf> {
 
 /// Reports fills, which nothing would use.
 fn refuse_fills(cx: &mut Context<'_>, inputs: &Entry) {
-    let tensors = inputs.value.table().map_or(&[][..], |table| &table.entries);
+    let tensors = inputs.value.entries();
     for tensor in tensors {
         let fill = tensor.value.table().and_then(|table| table.get("fill"));
         if let Some(fill) = fill {

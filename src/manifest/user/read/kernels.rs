@@ -173,15 +173,11 @@ fn scratch(
     }
     let mut section = cx.section(&entry.value, &entry.key)?;
     let tensor = tensor(cx, &mut section, &entry.key, scope);
-    let initial = section.take(cx, "init").map(|node| cx.number(node, "init"));
+    let initial = section.optional(cx, "init", Context::number);
     section.finish(cx, &[]);
-    let initial = match initial {
-        Some(initial) => Some(initial?),
-        None => None,
-    };
     Some(ScratchDeclaration {
         tensor: tensor?,
-        initial,
+        initial: initial?,
     })
 }
 
@@ -228,10 +224,7 @@ impl Reader<'_> {
                     .help("with several launches each has its own keys: `[[backend.NAME.launch]]`");
             }
         }
-        let items = match &node.raw {
-            Raw::Array(items) => items.as_slice(),
-            _ => std::slice::from_ref(node),
-        };
+        let items = node.items();
         let mut launches = Vec::new();
         let mut is_sound = true;
         for item in items {
@@ -332,21 +325,15 @@ impl Reader<'_> {
             cx.wrong_type(node, "args", ARGS);
             return None;
         };
-        if let Some(name) = table.get("ptr").and_then(|entry| entry.value.text()) {
+        if let Some(name) = table.value("ptr").and_then(Node::text) {
             let mut section = Section::new(table, node.at, "args");
             section.take(cx, "ptr");
-            let offset = section.take(cx, "offset");
+            let offset = section.optional(cx, "offset", |cx, node, key| {
+                expression(cx, node, key, self.scope, WHOLE)
+            });
             section.finish(cx, &[]);
-            let offset = match offset {
-                Some(node) => Some(expression(cx, node, "offset", self.scope, WHOLE)?),
-                None => None,
-            };
-            return self.tensor(
-                cx,
-                node,
-                name,
-                offset.map(|offset| offset.text().to_string()),
-            );
+            let offset = offset?.map(|offset| offset.text().to_string());
+            return self.tensor(cx, node, name, offset);
         }
         let [entry] = table.entries.as_slice() else {
             cx.wrong_type(node, "args", ARGS);
@@ -395,10 +382,7 @@ impl Reader<'_> {
 
     /// One to three expressions.
     fn extents(&self, cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<String>> {
-        let items = match &node.raw {
-            Raw::Array(items) => items.as_slice(),
-            _ => std::slice::from_ref(node),
-        };
+        let items = node.items();
         if !(1..=3).contains(&items.len()) {
             cx.wrong_type(node, key, "one to three expressions");
             return None;

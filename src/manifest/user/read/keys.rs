@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 use sweeper_program::Dtype;
 
 use crate::files::python::ArrayLibrary;
-use crate::grammar::json::one_of;
+use crate::grammar::json::{one_of, words};
 use crate::grammar::keys::{Key, Takes, keys, table};
 use crate::user::check::Products;
 use crate::user::command_declaration::StandardOutput;
+use crate::user::python::declaration::Load;
 
 keys! {
     /// `[workload.X]`.
@@ -64,7 +65,7 @@ keys! {
         "judge": Table(JUDGE), "a function in Python that judges, in place of a tolerance";
         "tolerance": Either(&[Word(&["derived", "exact"]), NORM, Named(&NORM)]),
             "relative L2 norm; derived where it is not said";
-        "products": Words(|| names(&Products::NAMES)),
+        "products": Schema(words::<Products>),
             "what factors of products may be rounded to; PyTorch multiplies so on a GPU";
     }
 
@@ -174,7 +175,7 @@ keys! {
             "files that it is made of; those that first arguments name if not said";
         "env": Named(&Text), "variables of its environment";
         "stdin": Text, "the file that it reads as standard input";
-        "stdout": Words(|| names(&StandardOutput::NAMES)),
+        "stdout": Schema(words::<StandardOutput>),
             "where its standard output goes; for all commands of a workload a file if one is read";
         "prepare": Either(&[List(&Text), Array(&List(&Text))]), "commands before each run, untimed";
         "exit": List(&Whole(0)), "exit statuses of success; 0 where it is not said";
@@ -214,7 +215,7 @@ keys! {
         "kernelbench": Path,
             "`model`, that of the workload, or a file with `ModelNew`, relative to the manifest";
         "optional": Flag, "true where the source may be missing: its rows are `unavailable` then";
-        "load": Word(&["all", "definitions"]),
+        "load": Schema(words::<Load>),
             "`definitions` leaves out what a file does when it is imported";
         "arrays": LIBRARY,
             "the library whose arrays it takes; what the source imports where it is not said";
@@ -246,17 +247,13 @@ const ARGUMENT: Takes =
 const ARRAY: Takes = Takes::Schema(|| json!({ "type": "array" }));
 const OBJECT: Takes = Takes::Schema(|| json!({ "type": "object" }));
 const TRUE: Takes = Takes::Schema(|| json!({ "const": true }));
-const LIBRARY: Takes = Takes::Words(|| names(&ArrayLibrary::NAMES));
+const LIBRARY: Takes = Takes::Schema(words::<ArrayLibrary>);
 const NORM: Takes =
     Takes::Schema(|| json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 }));
-const DTYPE: Takes = Takes::Words(|| {
+const DTYPE: Takes = Takes::Schema(|| {
     let names = Dtype::ALL.iter().map(|dtype| dtype.name());
-    names.chain(["dtype"]).collect()
+    one_of(&names.chain(["dtype"]).collect::<Vec<_>>())
 });
-
-fn names<T, const N: usize>(all: &[(&'static str, T); N]) -> Vec<&'static str> {
-    all.iter().map(|(name, _)| *name).collect()
-}
 
 fn pair(kind: &str) -> Value {
     json!({ "type": "array", "items": { "type": kind }, "minItems": 2, "maxItems": 2 })

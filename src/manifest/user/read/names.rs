@@ -27,6 +27,7 @@ pub(super) const CONDITION: (&str, fn(Kind) -> bool) = ("a condition", |kind| ki
 pub(super) const ANY: (&str, fn(Kind) -> bool) = ("a value", |_| true);
 
 /// The names of a workload that a backend may refer to.
+#[derive(Default)]
 pub(super) struct Names {
     pub(super) parameters: Vec<sweeper_program::workload::ParameterInfo>,
     pub(super) inputs: Vec<String>,
@@ -48,14 +49,7 @@ impl Names {
     pub(super) fn of_parameters(parameters: &[sweeper_program::workload::ParameterInfo]) -> Self {
         Names {
             parameters: parameters.to_vec(),
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            files: Vec::new(),
-            model: None,
-            backends: Vec::new(),
-            phases: &[],
-            is_broken: false,
-            without_factor: None,
+            ..Names::default()
         }
     }
 
@@ -71,14 +65,11 @@ impl Names {
             parameters: info.parameters.to_vec(),
             inputs: names(info.inputs),
             outputs: names(info.outputs),
-            files: Vec::new(),
-            model: None,
             phases: info.phases,
-            is_broken: false,
-            without_factor: None,
             backends: backends
                 .flat_map(|each| std::iter::once(each.name).chain(each.aliases.iter().copied()))
                 .collect(),
+            ..Names::default()
         }
     }
 
@@ -95,9 +86,8 @@ impl Names {
             files: problem.files.clone(),
             model: problem.model.clone(),
             phases: &[Phase::Forward],
-            backends: Vec::new(),
-            is_broken: false,
             without_factor: without_factor(problem),
+            ..Names::default()
         }
     }
 }

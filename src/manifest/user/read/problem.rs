@@ -17,7 +17,7 @@ use crate::grammar::section::{Context, Section, Spanned};
 use crate::text::diagnostics::Code;
 use crate::text::suggest;
 use crate::text::tree::{Entry, Node, Raw};
-use crate::user::check::{Products, Reference, Tolerance};
+use crate::user::check::Reference;
 use crate::user::declaration::{
     DeclaredKind, FileDeclaration, Fill, Initial, InputDeclaration, OutputDeclaration,
     ParameterDeclaration, ProblemDeclaration, TensorDeclaration,
@@ -39,17 +39,7 @@ pub(super) fn problem(
     let mut problem = ProblemDeclaration {
         about: about.unwrap_or_default(),
         parameters: declared,
-        inputs: Vec::new(),
-        inputs_from: None,
-        outputs: Vec::new(),
-        files: Vec::new(),
-        model: None,
-        reference: Reference::None,
-        tolerance: Tolerance::Derived,
-        products: Products::F32,
-        judge: None,
-        flops: None,
-        bytes: None,
+        ..ProblemDeclaration::default()
     };
     let infos = parameters(&problem);
     if let Some(node) = section.take(cx, "inputs") {
@@ -92,7 +82,7 @@ pub(super) fn problem(
 
 /// Whether a table has more entries than were read.
 fn lacks(section: &Section<'_>, (key, read): &(&str, usize)) -> bool {
-    let node = section.table.get(key).map(|entry| &entry.value);
+    let node = section.table.value(key);
     node.is_some_and(|node| node.table().is_none_or(|table| table.entries.len() > *read))
 }
 
@@ -170,7 +160,6 @@ fn parameter(cx: &mut Context<'_>, entry: &Entry) -> Option<ParameterDeclaration
             kinds.push((key, node));
         }
     }
-    let default = section.take(cx, "default");
     let kind = match *kinds {
         [("int", node)] => pair(cx, node, "int", whole).map(|(a, b)| DeclaredKind::Int(a, b)),
         [("float", node)] => {
@@ -189,15 +178,14 @@ fn parameter(cx: &mut Context<'_>, entry: &Entry) -> Option<ParameterDeclaration
             None
         }
     }?;
+    let default = section.optional(cx, "default", |cx, node, _| {
+        default_value(cx, node, &kind, &entry.key)
+    });
     section.finish(cx, &[]);
-    let default = match default {
-        Some(node) => Some(default_value(cx, node, &kind, &entry.key)?),
-        None => None,
-    };
     Some(ParameterDeclaration {
         name: entry.key.clone(),
+        default: default?,
         kind,
-        default,
     })
 }
 
@@ -288,10 +276,7 @@ pub(super) fn tensor(
         }
     };
     let node = shape?;
-    let items = match &node.raw {
-        Raw::Array(items) => items.as_slice(),
-        _ => std::slice::from_ref(node),
-    };
+    let items = node.items();
     let extent = |item: &Node| {
         let extent = expression(cx, item, "shape", scope, WHOLE)?;
         Some(extent.text().to_string())

@@ -96,37 +96,26 @@ pub(super) fn python(
     let entry = section.need(cx, "entry");
     let entry = entry.and_then(|node| entry_of(cx, node));
     let reader = Reader { names, scope };
-    let args = section.take(cx, "args");
-    let args = args.map_or(Some(Vec::new()), |node| reader.list(cx, node, "args"));
-    let kwargs = section.take(cx, "kwargs");
-    let kwargs = kwargs.map_or(Some(Vec::new()), |node| reader.named(cx, node));
+    let args = section.optional(cx, "args", |cx, node, key| reader.list(cx, node, key));
+    let kwargs = section.optional(cx, "kwargs", |cx, node, _| reader.named(cx, node));
     let returns = section.words(cx, "returns");
     let returns = results(cx, returns, names);
-    let arrays = section.read(cx, "arrays", |cx, node, _| arrays_of(cx, node));
-    let torch_compile = section.take(cx, "torch_compile");
-    let torch_compile = torch_compile.map(|node| options(cx, node));
-    let autograd = section.take(cx, "autograd");
-    let autograd = autograd.map(|node| reader.autograd(cx, node));
-    let deterministic = section.take(cx, "deterministic");
-    let deterministic = deterministic.map(|node| cx.boolean(node, "deterministic"));
+    let arrays = section.read(cx, "arrays", Context::word);
+    let torch_compile = section.optional(cx, "torch_compile", |cx, node, _| options(cx, node));
+    let autograd = section.optional(cx, "autograd", |cx, node, _| reader.autograd(cx, node));
+    let deterministic = section.read(cx, "deterministic", Context::boolean);
     let (source, place, library) = source?;
     let declaration = PythonDeclaration {
         place,
         source,
         entry: entry?,
         arrays: arrays.unwrap_or(library),
-        args: args?,
-        kwargs: kwargs?,
+        args: args?.unwrap_or_default(),
+        kwargs: kwargs?.unwrap_or_default(),
         returns: returns?,
-        torch_compile: match torch_compile {
-            Some(options) => Some(options?),
-            None => None,
-        },
-        autograd: match autograd {
-            Some(autograd) => Some(autograd?),
-            None => None,
-        },
-        is_fickle: deterministic == Some(Some(false)),
+        torch_compile: torch_compile?,
+        autograd: autograd?,
+        is_fickle: deterministic == Some(false),
         model: None,
     };
     is_sound(cx, section, names, &declaration).then_some(declaration)
@@ -200,7 +189,7 @@ pub(super) fn on_host(
 
 /// What the function of a table is sent of its source.
 fn sent(section: &Section<'_>, found: PythonFiles) -> PythonFiles {
-    let trust = section.table.get("trust").map(|entry| &entry.value.raw);
+    let trust = section.table.value("trust").map(|node| &node.raw);
     match trust {
         Some(Raw::Bool(false)) => found.without_named(),
         _ => found,
@@ -285,17 +274,6 @@ pub(super) fn entry_named(cx: &mut Context<'_>, node: &Node, text: String) -> Op
     None
 }
 
-pub(super) fn arrays_of(cx: &mut Context<'_>, node: &Node) -> Option<ArrayLibrary> {
-    let text = cx.text(node, "arrays")?;
-    let mut known = ArrayLibrary::NAMES.iter();
-    let found = known.find(|(name, _)| *name == text);
-    if found.is_none() {
-        let known = ArrayLibrary::NAMES.iter().map(|(name, _)| *name);
-        cx.unknown_word(node.at, "arrays", &text, known);
-    }
-    found.map(|(_, library)| *library)
-}
-
 /// Options of `torch.compile`.
 pub(super) fn options(cx: &mut Context<'_>, node: &Node) -> Option<BTreeMap<String, Value>> {
     let table = cx.section(node, "torch_compile")?.table;
@@ -332,7 +310,7 @@ fn source(
     let mut place = settings.place();
     let load = match load {
         None => Some(Load::All),
-        Some(node) => load_of(cx, node),
+        Some(node) => cx.word(node, "load"),
     };
     match (file, module) {
         (Some(node), None) => {
@@ -416,17 +394,6 @@ fn module_of_user(
 pub(super) fn text_of(path: &Path) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     path.to_string_lossy().into_owned()
-}
-
-fn load_of(cx: &mut Context<'_>, node: &Node) -> Option<Load> {
-    match cx.text(node, "load")?.as_str() {
-        "all" => Some(Load::All),
-        "definitions" => Some(Load::Definitions),
-        other => {
-            cx.unknown_word(node.at, "load", other, ["all", "definitions"]);
-            None
-        }
-    }
 }
 
 /// The files of a source, all of which were read.

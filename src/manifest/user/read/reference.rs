@@ -7,7 +7,7 @@ use sweeper_program::workload::{ParameterInfo, Workload as _};
 
 use super::kernelbench;
 use super::names::{NUMBER, Names, expression, template_of};
-use super::python::{PythonSettings, arrays_of, host_function};
+use super::python::{PythonSettings, host_function};
 use super::python_arguments::Reader;
 use super::source::DIGESTS;
 use crate::files::expected::FileReference;
@@ -141,7 +141,9 @@ fn python(
     settings: &PythonSettings,
 ) -> Option<PythonDeclaration> {
     let function = host_function(cx, section, settings);
-    let arrays = section.take(cx, "arrays").map(|node| arrays_of(cx, node));
+    let arrays = section
+        .take(cx, "arrays")
+        .map(|node| cx.word(node, "arrays"));
     let input = |name: &String| PythonArgument::Tensor {
         name: name.clone(),
         shape: None,
@@ -314,7 +316,7 @@ fn unknown_peer(
 ) {
     let workload = &declaration.workload;
     let entry = backends.iter().find(|entry| entry.key == family_of(name));
-    let of_entry = entry.and_then(|entry| entry.value.table()?.get("workload")?.value.text());
+    let of_entry = entry.and_then(|entry| entry.value.get("workload")?.text());
     if of_entry == Some(workload) {
         return;
     }
@@ -335,9 +337,9 @@ fn unknown_peer(
 
 /// The value of `backend` of a workload's reference.
 fn peer_node(entry: &Entry) -> Option<&Node> {
-    let check = &entry.value.table()?.get("check")?.value;
-    let reference = &check.table()?.get("reference")?.value;
-    Some(&reference.table()?.get("backend")?.value)
+    let check = entry.value.get("check")?;
+    let reference = check.get("reference")?;
+    Some(reference.get("backend")?)
 }
 
 /// Reports a name that is not that of one configuration.

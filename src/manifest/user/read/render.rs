@@ -96,9 +96,9 @@ fn maker(
     entry: &Entry,
     settings: &PythonSettings,
 ) -> Option<(String, String, Vec<DeclaredFile>)> {
-    let node = &entry.value.table()?.get(INPUTS_FROM)?.value;
+    let node = entry.value.get(INPUTS_FROM)?;
     let function = match node.table() {
-        Some(table) => table.get("entry")?.value.text()?,
+        Some(table) => table.value("entry")?.text()?,
         None => parts(node.text()?)?.1,
     };
     let main = super::inputs_from::main_file(cx, node)?;
@@ -116,12 +116,12 @@ fn maker(
 
 /// The table `check` of a workload.
 fn check_of(entry: &Entry) -> Option<&Node> {
-    Some(&entry.value.table()?.get("check")?.value).filter(|node| node.table().is_some())
+    Some(entry.value.get("check")?).filter(|node| node.table().is_some())
 }
 
 /// Such a table as TOML, in which keys of its parts have other values where these are given.
 fn check(cx: &Context<'_>, node: &Node, others: &[(&str, Keys)]) -> String {
-    let entries = node.table().map_or(&[][..], |table| &table.entries).iter();
+    let entries = node.entries().iter();
     toml_text::inline(entries.map(|entry| {
         let others = others.iter().find(|(key, _)| *key == entry.key);
         let others = others.map_or(&[][..], |(_, keys)| keys);
@@ -157,7 +157,7 @@ fn part_of_check(
     key: &str,
     settings: &PythonSettings,
 ) -> (Keys, Vec<DeclaredFile>) {
-    let part = check_of(entry).and_then(|check| check.table()?.get(key)?.value.table());
+    let part = check_of(entry).and_then(|check| check.get(key)?.table());
     let Some(part) = part else {
         return Default::default();
     };
@@ -222,7 +222,7 @@ fn rendered(
 /// Makes the keys of a command hold wherever they are read: its program's path, where it runs, and
 /// the digests of its files, which are not copied to a run's folder.
 fn place(cx: &mut Context<'_>, table: &Table, keys: &mut Vec<(String, String)>) {
-    let Some(command) = table.get("command").map(|entry| &entry.value) else {
+    let Some(command) = table.value("command") else {
         return;
     };
     let Some(files) = super::command_files::command_files(cx, table) else {
@@ -264,7 +264,7 @@ fn copies(cx: &mut Context<'_>, entry: &Entry) -> Option<(Keys, Vec<DeclaredFile
     let table = entry.value.table()?;
     let (key, node) = ["cuda", "c"]
         .into_iter()
-        .find_map(|key| Some((key, &table.get(key)?.value)))?;
+        .find_map(|key| Some((key, table.value(key)?)))?;
     let include = table.get("include");
     let folders = include.map_or_else(Vec::new, |entry| {
         super::source::folders(cx, &entry.value, "include", false)
