@@ -39,8 +39,14 @@ pub fn list(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(", "))
 }
 
-/// An inline table of entries that are TOML already.
-pub fn inline(entries: impl Iterator<Item = String>) -> String {
+/// A list of strings.
+pub fn strings<'t>(texts: impl Iterator<Item = &'t str>) -> String {
+    list(texts.map(string))
+}
+
+/// An inline table of keys with values that are TOML already.
+pub fn inline<'t>(entries: impl Iterator<Item = (&'t str, String)>) -> String {
+    let entries = entries.map(|(name, value)| format!("{} = {value}", key(name)));
     format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
 }
 

@@ -12,7 +12,7 @@ use proc_macro2::{TokenStream, TokenTree};
 const MAX_LINES: usize = 650;
 
 /// The most files of a manifest that use each other in a circle.
-const MAX_KNOT: usize = 10;
+const MAX_KNOT: usize = 5;
 
 /// Columns of comments.
 const MAX_COMMENT_WIDTH: usize = 100;

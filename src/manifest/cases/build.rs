@@ -8,7 +8,7 @@ use sweeper_program::workload::WorkloadInfo;
 
 use super::dimensions::{self, Columns};
 use super::rules;
-use super::shared::{Places, Shared, backend_list, phases};
+use super::shared::{Places, Shared, backend_list, phases, unknown_case};
 use super::uses::Uses;
 use crate::files::sources::InputFile;
 use crate::grammar::axis;
@@ -30,13 +30,10 @@ pub(crate) fn workload(
     let is_broken = cx.broken.contains(&format!("workload.{}", wanted.value));
     if found.is_none() && !is_broken {
         let known: Vec<&str> = registry.iter().map(|info| info.name).collect();
-        cx.report(
-            Code::UnknownWorkload,
-            wanted.at,
-            format!("unknown workload `{}`", wanted.value),
-        )
-        .label("not in this build")
-        .help(suggest::among(&wanted.value, "workloads", &known));
+        let message = format!("unknown workload `{}`", wanted.value);
+        cx.report(Code::UnknownWorkload, wanted.at, message)
+            .label("not in this build")
+            .help(suggest::among(&wanted.value, "workloads", &known));
     }
     found.copied()
 }
@@ -143,13 +140,8 @@ fn needs(cx: &mut Context<'_>, wire: &WireCase, shared: &Shared<'_>) -> Vec<usiz
             Some(index) if found.contains(&index) => cx.twice(word.at, "needs", &word.value),
             Some(index) => found.push(index),
             None => {
-                let known: Vec<&str> = shared.cases.iter().map(|c| c.name.value.as_str()).collect();
-                cx.report(
-                    Code::UnknownCase,
-                    word.at,
-                    format!("unknown case `{}`", word.value),
-                )
-                .help(suggest::among(&word.value, "cases", &known));
+                let known = shared.cases.iter().map(|case| &*case.name.value);
+                unknown_case(cx, word, known);
             }
         }
     }

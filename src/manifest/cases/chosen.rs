@@ -1,11 +1,10 @@
 //! The cases that are run, where not all are: `cases = ["gelu"]`, `--case gelu`, the operations
 //! guide's `--operations GELU`.
 
-use super::shared::Places;
+use super::shared::{Places, unknown_case};
 use crate::grammar::section::{Context, Spanned};
 use crate::model::case::Case;
 use crate::text::diagnostics::Code;
-use crate::text::suggest;
 
 /// The workloads that the operations guide calls by one name, `Loss`.
 const LOSSES: [&str; 2] = ["mse", "cross_entropy"];
@@ -19,10 +18,7 @@ pub(crate) fn choose(
 ) -> (Vec<Case>, Vec<Places>) {
     for word in named {
         if !cases.iter().any(|case| is_named(case, &word.value)) {
-            let known: Vec<&str> = cases.iter().map(|case| &*case.name).collect();
-            let message = format!("unknown case `{}`", word.value);
-            cx.report(Code::UnknownCase, word.at, message)
-                .help(suggest::among(&word.value, "cases", &known));
+            unknown_case(cx, word, cases.iter().map(|case| &*case.name));
         }
     }
     let is_kept = |case: &Case| {

@@ -103,13 +103,10 @@ fn buckets(cx: &mut Context<'_>, node: &Node, cases: &[Case]) {
 
 fn unknown_axis(cx: &mut Context<'_>, at: At, name: &str, key: &str, cases: &[Case]) {
     let known = all_names(cases);
-    cx.report(
-        Code::UnknownAxis,
-        at,
-        format!("unknown axis `{name}` in `{key}`"),
-    )
-    .label("not an axis or derived value of any case")
-    .help(suggest::among(name, "in scope", &known));
+    let message = format!("unknown axis `{name}` in `{key}`");
+    cx.report(Code::UnknownAxis, at, message)
+        .label("not an axis or derived value of any case")
+        .help(suggest::among(name, "in scope", &known));
 }
 
 /// The published sampling is of one workload; cases of others can have its sizes, too.

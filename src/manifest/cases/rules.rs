@@ -186,13 +186,10 @@ fn row_of(
         .find(|(_, cell)| cell.is_none());
     if let Some((column, _)) = missing {
         let name = &case.variables[*column].name;
-        cx.report(
-            Code::Include,
-            wire.at,
-            format!("the extra point does not say its `{name}`"),
-        )
-        .label(format!("`{name}` has several values"))
-        .help("every axis with more than one value needs one here");
+        let message = format!("the extra point does not say its `{name}`");
+        cx.report(Code::Include, wire.at, message)
+            .label(format!("`{name}` has several values"))
+            .help("every axis with more than one value needs one here");
         return None;
     }
     let row: Vec<Value> = cells
@@ -241,11 +238,8 @@ fn number(cx: &mut Context<'_>, wire: &WireText, scope: &Scope) -> Option<Expres
     if matches!(expression.kind(), Kind::Int | Kind::Float) {
         return Some(expression);
     }
-    cx.report(
-        Code::ExpressionKind,
-        wire.at,
-        format!("`{}` is not a number", wire.key),
-    )
-    .label(format!("this is {}", expression.kind().noun()));
+    let message = format!("`{}` is not a number", wire.key);
+    cx.report(Code::ExpressionKind, wire.at, message)
+        .label(format!("this is {}", expression.kind().noun()));
     None
 }

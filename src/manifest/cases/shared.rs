@@ -121,6 +121,18 @@ pub(crate) fn backend_list(
     sound.then_some(found)
 }
 
+/// Reports the name of a case that there is not.
+pub(crate) fn unknown_case<'n>(
+    cx: &mut Context<'_>,
+    name: &Spanned<String>,
+    known: impl Iterator<Item = &'n str>,
+) {
+    let message = format!("unknown case `{}`", name.value);
+    let known: Vec<&str> = known.collect();
+    cx.report(Code::UnknownCase, name.at, message)
+        .help(suggest::among(&name.value, "cases", &known));
+}
+
 /// The backends that a word names: one, the configurations of a tuned one, or those that fit a
 /// pattern such as `*_eager`.
 fn named(word: &str, info: &'static WorkloadInfo) -> Vec<KnownBackend> {

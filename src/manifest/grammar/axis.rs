@@ -50,10 +50,7 @@ fn read(cx: &mut Context<'_>, entry: &Entry) -> Option<WireAxis> {
     }
     let node = &entry.value;
     let mut axis = WireAxis {
-        name: Spanned {
-            value: entry.key.clone(),
-            at: entry.key_at,
-        },
+        name: Spanned::key(entry),
         values: Vec::new(),
         when: None,
         otherwise: None,
@@ -67,7 +64,7 @@ fn read(cx: &mut Context<'_>, entry: &Entry) -> Option<WireAxis> {
     axis.when = section.read(cx, "when", expression);
     axis.otherwise = section.read(cx, "else", scalar);
     let found = form(cx, &mut section, &entry.key);
-    section.finish(cx, &[]);
+    section.finish(cx);
     axis.values = found?;
     checked(cx, axis)
 }
@@ -149,12 +146,9 @@ pub(crate) fn scalar(cx: &mut Context<'_>, node: &Node, name: &str) -> Option<Sp
 fn checked(cx: &mut Context<'_>, mut axis: WireAxis) -> Option<WireAxis> {
     let name = axis.name.value.clone();
     if axis.values.is_empty() {
-        cx.report(
-            Code::EmptyAxis,
-            axis.at,
-            format!("the axis `{name}` has no values"),
-        )
-        .label("needs at least one");
+        let message = format!("the axis `{name}` has no values");
+        cx.report(Code::EmptyAxis, axis.at, message)
+            .label("needs at least one");
         return None;
     }
     let mut column: Vec<&mut Spanned<Value>> = axis.values.iter_mut().collect();
@@ -269,10 +263,7 @@ fn tied(cx: &mut Context<'_>, entry: &Entry) -> Option<WireAxis> {
         let mut column: Vec<&mut Spanned<Value>> = found.iter_mut().collect();
         unify(cx, &entry.key, &mut column)?;
         return Some(WireAxis {
-            name: Spanned {
-                value: entry.key.clone(),
-                at: entry.key_at,
-            },
+            name: Spanned::key(entry),
             values: found,
             when: None,
             otherwise: None,
@@ -281,12 +272,9 @@ fn tied(cx: &mut Context<'_>, entry: &Entry) -> Option<WireAxis> {
     }
     let axis = axis(cx, entry)?;
     if let Some(when) = &axis.when {
-        cx.report(
-            Code::Conflict,
-            when.at,
-            "an axis of a zip has no condition of its own",
-        )
-        .help("write `when` beside `axes`: it holds for all of them");
+        let message = "an axis of a zip has no condition of its own";
+        cx.report(Code::Conflict, when.at, message)
+            .help("write `when` beside `axes`: it holds for all of them");
     }
     Some(axis)
 }

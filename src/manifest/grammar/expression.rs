@@ -107,13 +107,10 @@ pub(crate) fn compile(cx: &mut Context<'_>, wire: &WireText, scope: &Scope) -> O
         Ok(tree) => tree,
         Err(error) => {
             let place = cx.texts.inside(*at, text, error.span);
-            cx.report(
-                Code::ExpressionSyntax,
-                place,
-                format!("`{key}` is not an expression"),
-            )
-            .label(error.message)
-            .help(error.help.unwrap_or_default());
+            let message = format!("`{key}` is not an expression");
+            cx.report(Code::ExpressionSyntax, place, message)
+                .label(error.message)
+                .help(error.help.unwrap_or_default());
             return None;
         }
     };
@@ -196,13 +193,10 @@ pub(crate) fn condition(
     if expression.kind() == Kind::Bool {
         return Some(expression);
     }
-    cx.report(
-        Code::NotACondition,
-        wire.at,
-        format!("`{}` is neither true nor false", wire.key),
-    )
-    .label(format!("this is {}", expression.kind().noun()))
-    .help("compare it with something");
+    let message = format!("`{}` is neither true nor false", wire.key);
+    cx.report(Code::NotACondition, wire.at, message)
+        .label(format!("this is {}", expression.kind().noun()))
+        .help("compare it with something");
     None
 }
 

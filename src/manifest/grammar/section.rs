@@ -40,6 +40,15 @@ pub(crate) struct Spanned<T> {
     pub(crate) at: At,
 }
 
+impl Spanned<String> {
+    /// The key of an entry.
+    pub(crate) fn key(entry: &Entry) -> Self {
+        let value = entry.key.clone();
+        let at = entry.key_at;
+        Spanned { value, at }
+    }
+}
+
 impl<'s> Context<'s> {
     /// Adds a diagnostic at a place.
     pub(crate) fn report(&mut self, code: Code, at: At, message: impl Into<String>) -> Report<'_> {
@@ -386,18 +395,10 @@ impl<'n> Section<'n> {
         self.is_abandoned = true;
     }
 
-    /// Reports keys that no reader asked for; `also` are keys that would have been allowed here.
-    pub(crate) fn finish(&self, cx: &mut Context<'_>, also: &[&str]) {
-        let known: Vec<&str> = self
-            .asked
-            .iter()
-            .copied()
-            .chain(also.iter().copied())
-            .collect();
+    /// Reports keys that no reader asked for.
+    pub(crate) fn finish(&self, cx: &mut Context<'_>) {
+        let known: Vec<&str> = self.asked.iter().copied().collect();
         for entry in self.rest().filter(|_| !self.is_abandoned) {
-            if also.contains(&entry.key.as_str()) {
-                continue;
-            }
             unknown_key(cx, &self.path, entry, &known);
         }
     }

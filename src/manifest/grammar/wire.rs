@@ -180,7 +180,7 @@ fn rule(cx: &mut Context<'_>, scope: &mut WireScope, node: &Node, key: &'static 
         "exclude" => scope.exclude.extend(exclude(cx, &mut section, cases)),
         _ => scope.include.extend(include(cx, &mut section, cases)),
     }
-    section.finish(cx, &[]);
+    section.finish(cx);
 }
 
 /// The tables of a list of tables; a single table is a list of one.
@@ -222,10 +222,7 @@ fn derive(cx: &mut Context<'_>, node: &Node, path: &str) -> Vec<(Spanned<String>
                 return None;
             }
             let text = expression(cx, &entry.value, &entry.key)?;
-            let name = Spanned {
-                value: entry.key.clone(),
-                at: entry.key_at,
-            };
+            let name = Spanned::key(entry);
             Some((name, text))
         })
         .collect()
@@ -246,7 +243,7 @@ pub(crate) fn outcomes(cx: &mut Context<'_>, node: &Node) -> Vec<(WireText, Stat
         let when = when.and_then(|node| expression(cx, node, "when"));
         let status = section.need(cx, "status");
         let status = status.and_then(|node| cx.word::<Status>(node, "status"));
-        section.finish(cx, &[]);
+        section.finish(cx);
         found.extend(when.zip(status));
     }
     found
@@ -275,10 +272,7 @@ fn include(
     let mut values = Vec::new();
     for entry in &point.table.entries {
         let value = axis::scalar(cx, &entry.value, &entry.key)?;
-        let name = Spanned {
-            value: entry.key.clone(),
-            at: entry.key_at,
-        };
+        let name = Spanned::key(entry);
         values.push((name, value));
     }
     Some(WireInclude {
@@ -334,10 +328,7 @@ fn case(cx: &mut Context<'_>, entry: &Entry) -> Option<WireCase> {
         .and_then(|node| cx.words(node, "needs"))
         .unwrap_or_default();
     Some(WireCase {
-        name: Spanned {
-            value: entry.key.clone(),
-            at: entry.key_at,
-        },
+        name: Spanned::key(entry),
         at: entry.key_at,
         workload,
         backends,

@@ -15,9 +15,9 @@ use crate::cases::build;
 use crate::cases::chosen;
 use crate::cases::null::WireNull;
 use crate::cases::relate;
-use crate::cases::shared::{Places, Shared};
+use crate::cases::shared::{Places, Shared, unknown_case};
 use crate::files::sources::Sources;
-use crate::grammar::section::{Context, Section, Spanned};
+use crate::grammar::section::{Context, Section};
 use crate::grammar::wire::{self, Owner, WireCase, WireScope};
 use crate::model::case::Case;
 use crate::model::manifest::{Manifest, SCHEMA};
@@ -25,7 +25,6 @@ use crate::model::settings::DeviceUse;
 use crate::setting;
 use crate::setting::read as settings;
 use crate::text::diagnostics::{Code, Diagnostic, Diagnostics, Severity};
-use crate::text::suggest;
 use crate::text::tree::{self, Node, Raw};
 use crate::user::read::{self, Declarations};
 use overrides::Overrides;
@@ -155,7 +154,7 @@ fn read(
     let mut declarations = read::declarations(cx, &mut section, registry);
     let registry = &*declarations.extend(registry);
     let (scope, wires) = cases_as_written(cx, &mut section);
-    section.finish(cx, &[]);
+    section.finish(cx);
 
     let script = manifest.null.as_ref();
     let script = script.and_then(|null| WireNull::new(cx, &given, null));
@@ -184,21 +183,15 @@ fn no_script(cx: &mut Context<'_>, root: &Section<'_>) {
 
 fn schema(cx: &mut Context<'_>, section: &Section<'_>) {
     let Some(entry) = section.table.get("schema") else {
-        cx.report(
-            Code::Schema,
-            section.at,
-            "the manifest does not say the version of its format",
-        )
-        .help(format!("write `schema = {SCHEMA}` at the top"));
+        let message = "the manifest does not say the version of its format";
+        cx.report(Code::Schema, section.at, message)
+            .help(format!("write `schema = {SCHEMA}` at the top"));
         return;
     };
     if !matches!(entry.value.raw, Raw::Int(SCHEMA)) {
-        cx.report(
-            Code::Schema,
-            entry.value.at,
-            "unknown version of the format",
-        )
-        .label(format!("this build reads version {SCHEMA}"));
+        let message = "unknown version of the format";
+        cx.report(Code::Schema, entry.value.at, message)
+            .label(format!("this build reads version {SCHEMA}"));
     }
 }
 
@@ -242,15 +235,8 @@ fn known_cases(cx: &mut Context<'_>, scope: &WireScope, wires: &[WireCase]) {
         .collect();
     let names = scope.cases().flat_map(|cases| cases.0.iter().flatten());
     for name in names.filter(|name| !known.contains(&name.value.as_str())) {
-        unknown_case(cx, name, wires);
+        unknown_case(cx, name, wires.iter().map(|wire| &*wire.name.value));
     }
-}
-
-fn unknown_case(cx: &mut Context<'_>, name: &Spanned<String>, wires: &[WireCase]) {
-    let known: Vec<&str> = wires.iter().map(|wire| &*wire.name.value).collect();
-    let message = format!("unknown case `{}`", name.value);
-    cx.report(Code::UnknownCase, name.at, message)
-        .help(suggest::among(&name.value, "cases", &known));
 }
 
 /// All cases, each after the cases that it needs.

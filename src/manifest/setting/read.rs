@@ -29,7 +29,7 @@ pub(crate) fn settings<'n>(
             continue;
         };
         keys(cx, &mut section, settings, manifest, &mut given);
-        section.finish(cx, &[]);
+        section.finish(cx);
     }
     stopping(cx, manifest, &given);
     published_only(cx, manifest, &given);

@@ -301,7 +301,7 @@ impl Kind for PruneRule {
         let on = on.and_then(|node| cx.word_list::<Status>(node, "on"));
         let along = section.need(cx, "along");
         let along = along.and_then(|node| cx.words(node, "along"));
-        section.finish(cx, &[]);
+        section.finish(cx);
         if let (Some(on), Some(along)) = (on, along) {
             let along = along.iter().map(|name| name.value.as_str().into());
             let along = along.collect();

@@ -5,7 +5,7 @@ use sweeper_program::Value;
 
 use super::command_declaration::{
     CommandCheck, CommandDeclaration, CommandSource, CommandTime, MetricDeclaration, MetricSource,
-    OutputText,
+    OutputText, SCRATCH_MARK,
 };
 use super::declaration::FileDeclaration;
 use super::scope::{compile, number};
@@ -14,9 +14,6 @@ use sweeper_model::expression::{Expression, Kind, Known, Operand, Scope};
 
 /// The name of the folder that is empty before each run.
 const SCRATCH: &str = "scratch";
-
-/// Stands for that folder in a request: no argument of a program has such a character.
-pub const SCRATCH_MARK: &str = "\0";
 
 /// All that a runner has to know of a command. [`SCRATCH_MARK`] stands for its folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,9 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::command::SCRATCH_MARK;
 use sweeper_model::row::metric::Better;
 use sweeper_model::word::Word;
+
+/// Stands for the folder that is empty before each run: no argument of a program has such a
+/// character.
+pub const SCRATCH_MARK: &str = "\0";
 
 /// A program that is started for each run. Texts have expressions of parameters and tuned values in
 /// braces, and `{scratch}`, a folder that is empty before each run.

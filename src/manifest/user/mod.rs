@@ -35,8 +35,9 @@ pub mod signature;
 pub mod draft;
 
 pub(crate) use backend::backend_scope;
-pub use command::{CommandRequest, SCRATCH_MARK};
+pub use command::CommandRequest;
 pub(crate) use command::{command_scope, seconds_scope, size_name};
+pub use command_declaration::SCRATCH_MARK;
 pub(crate) use reference::reference_scope;
 pub(crate) use scope::{fill_scope, problem_scope};
 pub(crate) use space::configurations;

@@ -3,7 +3,6 @@
 //! Reading the printed text yields an equal manifest; its comments name the origin of each value.
 
 use std::fmt::Write;
-use std::path::Path;
 
 use crate::model::case::{Case, Dimension, Include};
 use crate::model::manifest::Manifest;
@@ -115,42 +114,30 @@ impl Printer<'_> {
     fn case(&mut self, manifest: &Manifest, case: &Case) {
         let path = format!("case.{}", case.name);
         self.section(&format!("[{path}]"));
-        self.key(
-            &path,
-            "workload",
-            &toml_text::string(case.workload.info.name),
-        );
-        let backends = case
-            .backends
-            .iter()
-            .map(|backend| toml_text::string(backend.0.name));
-        self.key(&path, "backends", &toml_text::list(backends));
-        let phases = case
-            .phases
-            .iter()
-            .map(|phase| toml_text::string(phase.name()));
-        self.key(&path, "phases", &toml_text::list(phases));
+        let workload = case.workload.info.name;
+        self.key(&path, "workload", &toml_text::string(workload));
+        let backends = case.backends.iter().map(|backend| backend.0.name);
+        self.key(&path, "backends", &toml_text::strings(backends));
+        let phases = case.phases.iter().map(|phase| phase.name());
+        self.key(&path, "phases", &toml_text::strings(phases));
         self.key(&path, "dtype", &toml_text::string(case.dtype.name()));
         if let Some(inputs) = &case.inputs {
-            self.key(&path, "inputs", &path_text(&inputs.path));
+            self.key(
+                &path,
+                "inputs",
+                &toml_text::string(&inputs.path.to_string_lossy()),
+            );
         }
-        let needs = case
-            .needs
-            .iter()
-            .map(|need| toml_text::string(&manifest.cases[*need].name));
+        let needs = case.needs.iter().map(|need| &*manifest.cases[*need].name);
         if needs.len() > 0 {
-            self.key(&path, "needs", &toml_text::list(needs));
+            self.key(&path, "needs", &toml_text::strings(needs));
         }
         self.axes(case, &path);
         if !case.derived.is_empty() {
             self.section(&format!("[{path}.derive]"));
             for derived in &case.derived {
-                let inner = format!("{path}.derive");
-                self.key(
-                    &inner,
-                    &derived.name,
-                    &toml_text::string(derived.expression.text()),
-                );
+                let text = toml_text::string(derived.expression.text());
+                self.key(&format!("{path}.derive"), &derived.name, &text);
             }
         }
         self.rules(case, &path);
@@ -163,8 +150,7 @@ impl Printer<'_> {
         for dimension in case.dimensions.iter().filter(plain) {
             let variable = &case.variables[dimension.columns[0]];
             if variable.given {
-                let inner = format!("{path}.grid");
-                self.key(&inner, &variable.name, &axis(dimension));
+                self.key(&format!("{path}.grid"), &variable.name, &axis(dimension));
             }
         }
         for dimension in case.dimensions.iter().filter(|each| !plain(each)) {
@@ -177,20 +163,15 @@ impl Printer<'_> {
             let origin = format!("{path}.grid.{}", names[0]);
             let rows = &dimension.rows[..dimension.swept];
             let axes = names.iter().enumerate().map(|(column, name)| {
-                let values = toml_text::list(rows.iter().map(|row| toml_text::value(&row[column])));
-                format!("{} = {values}", toml_text::key(name))
+                let values = rows.iter().map(|row| toml_text::value(&row[column]));
+                (*name, toml_text::list(values))
             });
             self.key_from(&origin, "axes", &toml_text::inline(axes));
             if let Some(conditional) = &dimension.when {
-                self.key_from(
-                    &origin,
-                    "when",
-                    &toml_text::string(conditional.condition.text()),
-                );
+                let when = toml_text::string(conditional.condition.text());
+                self.key_from(&origin, "when", &when);
                 let cells = names.iter().zip(&conditional.otherwise);
-                let cells = cells.map(|(name, held)| {
-                    format!("{} = {}", toml_text::key(name), toml_text::value(held))
-                });
+                let cells = cells.map(|(name, held)| (*name, toml_text::value(held)));
                 self.key_from(&origin, "else", &toml_text::inline(cells));
             }
         }
@@ -213,28 +194,15 @@ impl Printer<'_> {
         let mut cells = Vec::new();
         for (dimension, row) in case.dimensions.iter().zip(&extra.rows) {
             for (column, held) in dimension.columns.iter().zip(&dimension.rows[*row]) {
-                cells.push(format!(
-                    "{} = {}",
-                    toml_text::key(&case.variables[*column].name),
-                    toml_text::value(held)
-                ));
+                cells.push((&*case.variables[*column].name, toml_text::value(held)));
             }
         }
         self.plain("point", &toml_text::inline(cells.into_iter()));
-        let backends = extra
-            .backends
-            .iter()
-            .map(|index| toml_text::string(case.backends[*index].0.name));
-        self.plain("backends", &toml_text::list(backends));
-        self.plain(
-            "phases",
-            &toml_text::list(
-                extra
-                    .phases
-                    .iter()
-                    .map(|phase| toml_text::string(phase.name())),
-            ),
-        );
+        let backends = extra.backends.iter();
+        let backends = backends.map(|index| case.backends[*index].0.name);
+        self.plain("backends", &toml_text::strings(backends));
+        let phases = extra.phases.iter().map(|phase| phase.name());
+        self.plain("phases", &toml_text::strings(phases));
     }
 
     /// A key whose origin is not kept.
@@ -254,13 +222,14 @@ pub(crate) fn value_of(data: &Data) -> String {
         Data::Text(value) => toml_text::string(value),
         Data::List(items) => toml_text::list(items.iter().map(value_of)),
         Data::Inline(entries) => {
-            let entries = entries.iter();
-            toml_text::inline(entries.map(|(key, data)| format!("{key} = {}", value_of(data))))
+            toml_text::inline(entries.iter().map(|(key, data)| (*key, value_of(data))))
         }
         Data::Named(lists) => {
             let lists = lists.iter().map(|(name, integers)| {
-                let integers = toml_text::list(integers.iter().map(u64::to_string));
-                format!("{} = {integers}", toml_text::key(name))
+                (
+                    &**name,
+                    toml_text::list(integers.iter().map(u64::to_string)),
+                )
             });
             toml_text::inline(lists)
         }
@@ -275,13 +244,9 @@ fn axis(dimension: &Dimension) -> String {
         return values;
     };
     let cells = [
-        format!("values = {values}"),
-        format!("when = {}", toml_text::string(conditional.condition.text())),
-        format!("else = {}", toml_text::value(&conditional.otherwise[0])),
+        ("values", values),
+        ("when", toml_text::string(conditional.condition.text())),
+        ("else", toml_text::value(&conditional.otherwise[0])),
     ];
     toml_text::inline(cells.into_iter())
-}
-
-fn path_text(path: &Path) -> String {
-    toml_text::string(&path.to_string_lossy())
 }

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::problem::{PROBABILITIES, SAMPLING};
-use super::schema::Definition;
+use super::schema::{Definition, PROBABILITIES, SAMPLING};
 use sweeper_model::toml_text::string;
 
 /// The function of such a source.

@@ -8,7 +8,7 @@ use sweeper_program::Dtype;
 
 use super::cases::Lines;
 use super::inputs::{self, Stored};
-use super::schema::{Axis, Content, Definition, Tensor, Workload};
+use super::schema::{Axis, Content, Definition, PROBABILITIES, SAMPLING, Tensor, Workload};
 use super::sources;
 use crate::grammar::expression::objection;
 use sweeper_model::expression::Tree;
@@ -20,12 +20,6 @@ const MOST: i64 = i32::MAX as i64;
 /// The distance from the reference, absolute and relative, up to which FlashInfer-Bench takes an
 /// element for right.
 const TOLERANCE: &str = "1e-2";
-
-/// The category of definitions whose results are drawn.
-pub(super) const SAMPLING: &str = "sampling";
-
-/// The input of such a definition whose rows have the sum 1.
-pub(super) const PROBABILITIES: &str = "probs";
 
 /// The parameter that says which workload's files inputs are in.
 const LINE: &str = "line";

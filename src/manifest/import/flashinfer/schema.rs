@@ -9,6 +9,12 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::Value as Json;
 
+/// The category of definitions whose results are drawn.
+pub(super) const SAMPLING: &str = "sampling";
+
+/// The input of such a definition whose rows have the sum 1.
+pub(super) const PROBABILITIES: &str = "probs";
+
 /// A problem.
 #[derive(Debug, serde::Deserialize)]
 pub(super) struct Definition {

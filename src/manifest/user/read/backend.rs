@@ -63,7 +63,7 @@ pub(super) fn backend(
     } else {
         kernels::kernels(cx, section, names, &scope).map(Implementation::Kernels)
     };
-    section.finish(cx, &[]);
+    section.finish(cx);
     let implementation = implementation?;
     let is_untrusted = untrusted.is_some();
     refuse_untrusted(cx, untrusted, &implementation);
@@ -172,12 +172,9 @@ fn tolerance_factor(
 ) -> Option<f64> {
     let factor = cx.number(node, "tolerance_factor")?;
     if !TOLERANCE_FACTORS.contains(&factor) {
-        cx.report(
-            Code::OutOfBounds,
-            node.at,
-            "`tolerance_factor` is out of bounds",
-        )
-        .label("must be from 1 to 1000: tolerances are multiplied by it");
+        let message = "`tolerance_factor` is out of bounds";
+        cx.report(Code::OutOfBounds, node.at, message)
+            .label("must be from 1 to 1000: tolerances are multiplied by it");
         return None;
     }
     if let Some((reason, help)) = names.without_factor {
@@ -299,7 +296,7 @@ fn require(
                 };
                 let that = section.need(cx, "that");
                 let reason = section.take(cx, "reason");
-                section.finish(cx, &[]);
+                section.finish(cx);
                 (that, reason.and_then(|node| cx.text(node, "reason")))
             }
             None => (Some(item), None),

@@ -42,7 +42,7 @@ pub(super) fn check(
     let found = reference_at.and_then(|node| reference(cx, node, problem, infos, settings));
     let tolerance_at = section.take(cx, "tolerance");
     let products_at = section.take(cx, "products");
-    section.finish(cx, &[]);
+    section.finish(cx);
     match (judge_at, tolerance_at) {
         (Some(_), Some(node)) => {
             let message = "`judge` and `tolerance` exclude each other";
@@ -127,7 +127,7 @@ fn judge(
             None
         }
     });
-    section.finish(cx, &[]);
+    section.finish(cx);
     let mut function = function?;
     function.kwargs = kwargs?.unwrap_or_default();
     Some(JudgeDeclaration {
@@ -181,13 +181,10 @@ fn tolerance(cx: &mut Context<'_>, node: &Node, problem: &ProblemDeclaration) ->
 fn stated(cx: &mut Context<'_>, node: &Node) -> Option<f64> {
     let norm = cx.positive(node, "tolerance")?;
     if norm >= OF_ZEROS {
-        cx.report(
-            Code::Declaration,
-            node.at,
-            "zeros would pass this tolerance",
-        )
-        .label("a relative L2 norm, which is 1 for zeros")
-        .help("leave it out: the tolerance is derived from the rounding of the outputs' type");
+        let message = "zeros would pass this tolerance";
+        cx.report(Code::Declaration, node.at, message)
+            .label("a relative L2 norm, which is 1 for zeros")
+            .help("leave it out: the tolerance is derived from the rounding of the outputs' type");
         return None;
     }
     Some(norm)

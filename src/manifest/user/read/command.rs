@@ -1,12 +1,12 @@
 //! A backend that is a program: how it is started, measured and checked.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use regex_lite::Regex;
 
 use super::command_files::{COMMAND_SOURCES, CommandFiles, checked_files};
 use super::names::{NUMBER, Names, expression, template};
-use super::source::{DIGESTS, is_folder};
+use super::source::{DIGESTS, IN_SCRATCH, folder, is_folder};
 use crate::grammar::expression::check_name;
 use crate::grammar::section::{Context, Section};
 use crate::text::diagnostics::Code;
@@ -20,9 +20,6 @@ use crate::user::declaration::{Declaration, Implementation};
 use crate::user::{SCRATCH_MARK, command_scope, seconds_scope, size_name};
 use sweeper_model::expression::{Kind, Scope};
 use sweeper_model::row::metric::OF_SYSTEM;
-
-/// The `directory` of a command that runs in its scratch folder.
-pub(super) const IN_SCRATCH: &str = "{scratch}";
 
 /// Reads the keys of a command, and reports mistakes.
 pub(super) fn command(
@@ -133,11 +130,8 @@ fn texts(cx: &mut Context<'_>, node: &Node, key: &str, scope: &Scope) -> Option<
         return None;
     };
     if items.is_empty() {
-        cx.report(
-            Code::EmptyAxis,
-            node.at,
-            format!("`{key}` names no program"),
-        );
+        let message = format!("`{key}` names no program");
+        cx.report(Code::EmptyAxis, node.at, message);
         return None;
     }
     let texts = items.iter().map(|item| expanded(cx, item, key, scope));
@@ -175,17 +169,6 @@ fn directory_of(cx: &mut Context<'_>, node: &Node) -> Option<String> {
     is_folder(cx, node.at, &shown)
         .then(|| folder(cx, node.at, &path))
         .flatten()
-}
-
-/// A folder that a manifest names, absolute.
-pub(super) fn folder(cx: &Context<'_>, at: At, path: &Path) -> Option<String> {
-    let folder = cx.in_folder(at, path);
-    let folder = std::path::absolute(match folder.as_os_str().is_empty() {
-        true => PathBuf::from("."),
-        false => folder,
-    });
-    let folder = folder.ok()?;
-    Some(folder.to_string_lossy().into_owned())
 }
 
 fn environment_of(
@@ -237,7 +220,7 @@ fn metric(cx: &mut Context<'_>, entry: &Entry, scope: &Scope) -> Option<MetricDe
     let bytes = section.take(cx, "bytes");
     let from = section.take(cx, "from");
     let file = section.take(cx, "file");
-    section.finish(cx, &[]);
+    section.finish(cx);
     let source = match (regex, json, bytes) {
         (Some(node), None, None) => MetricSource::Regex {
             pattern: pattern(cx, node)?,
@@ -339,7 +322,7 @@ fn time_of(
     let mut section = cx.section(node, "time")?;
     let metric = section.need(cx, "metric");
     let seconds = section.take(cx, "as");
-    section.finish(cx, &[]);
+    section.finish(cx);
     let name = cx.text(metric?, "metric")?;
     if !metrics.iter().any(|metric| metric.name == name) {
         let known = metrics.iter().map(|metric| metric.name.as_str());
@@ -376,7 +359,7 @@ fn check_of(
     let command = section.optional(cx, "command", |cx, node, key| texts(cx, node, key, scope));
     let file = section.optional(cx, "file", |cx, node, key| template(cx, node, key, scope));
     let sha256 = section.optional(cx, "sha256", |cx, node, _| digest(cx, node, names));
-    section.finish(cx, &[]);
+    section.finish(cx);
     let check = CommandCheck {
         command: command?.unwrap_or_default(),
         file: file?,

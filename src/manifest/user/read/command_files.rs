@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::command::{IN_SCRATCH, folder};
-use super::source::{DIGESTS, PATHS_OF_MANIFEST, named_file};
+use super::source::{DIGESTS, IN_SCRATCH, PATHS_OF_MANIFEST, folder, named_file};
 use crate::grammar::section::Context;
 use crate::text::diagnostics::Code;
 use crate::text::texts::At;

@@ -42,7 +42,7 @@ pub(super) fn inputs_from(
         (None, Some(_)) => {
             let mut section = cx.section(node, INPUTS_FROM)?;
             let function = host_function(cx, &mut section, settings).map(|it| it.0);
-            section.finish(cx, &[]);
+            section.finish(cx);
             function
         }
         (None, None) => {

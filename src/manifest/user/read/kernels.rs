@@ -174,7 +174,7 @@ fn scratch(
     let mut section = cx.section(&entry.value, &entry.key)?;
     let tensor = tensor(cx, &mut section, &entry.key, scope);
     let initial = section.optional(cx, "init", Context::number);
-    section.finish(cx, &[]);
+    section.finish(cx);
     Some(ScratchDeclaration {
         tensor: tensor?,
         initial: initial?,
@@ -190,12 +190,9 @@ fn defines_of(cx: &mut Context<'_>, node: &Node, scope: &Scope) -> Vec<(String, 
     let read = |entry: &Entry| {
         let key = &entry.key;
         if key.starts_with(|c: char| c.is_ascii_digit()) || !key.chars().all(is_name) {
-            cx.report(
-                Code::Name,
-                entry.key_at,
-                format!("`{key}` can't be a macro"),
-            )
-            .label("letters, digits and `_`, and no digit first");
+            let message = format!("`{key}` can't be a macro");
+            cx.report(Code::Name, entry.key_at, message)
+                .label("letters, digits and `_`, and no digit first");
             return None;
         }
         let value = expression(cx, &entry.value, &entry.key, scope, ANY)?;
@@ -236,7 +233,7 @@ impl Reader<'_> {
                 Some(launch) => launches.push(launch),
                 None => is_sound = false,
             }
-            inner.finish(cx, &[]);
+            inner.finish(cx);
         }
         if is_sound {
             self.outputs_are_passed(cx, section, &launches);
@@ -331,7 +328,7 @@ impl Reader<'_> {
             let offset = section.optional(cx, "offset", |cx, node, key| {
                 expression(cx, node, key, self.scope, WHOLE)
             });
-            section.finish(cx, &[]);
+            section.finish(cx);
             let offset = offset?.map(|offset| offset.text().to_string());
             return self.tensor(cx, node, name, offset);
         }

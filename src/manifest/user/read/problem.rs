@@ -76,7 +76,7 @@ pub(super) fn problem(
         cx.broken.insert(path);
     }
     right_answer(cx, &mut section, &mut problem, has_tensors, settings);
-    section.finish(cx, &[]);
+    section.finish(cx);
     Some(problem)
 }
 
@@ -181,7 +181,7 @@ fn parameter(cx: &mut Context<'_>, entry: &Entry) -> Option<ParameterDeclaration
     let default = section.optional(cx, "default", |cx, node, _| {
         default_value(cx, node, &kind, &entry.key)
     });
-    section.finish(cx, &[]);
+    section.finish(cx);
     Some(ParameterDeclaration {
         name: entry.key.clone(),
         default: default?,
@@ -297,7 +297,7 @@ fn input(cx: &mut Context<'_>, entry: &Entry, infos: &[ParameterInfo]) -> Option
         Some(node) => fill(cx, node, &fill_scope(infos)),
         None => Some(Fill::Normal(0.0, 1.0)),
     };
-    section.finish(cx, &[]);
+    section.finish(cx);
     let (tensor, fill) = (tensor?, fill?);
     if let (Some(node), Some(dtype)) = (stated, tensor.dtype)
         && let Some(value) = beyond(&fill, dtype)
@@ -388,11 +388,8 @@ fn numbers(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<f64>> {
         return None;
     };
     if items.is_empty() {
-        cx.report(
-            Code::EmptyAxis,
-            node.at,
-            format!("`{key}` is an empty list"),
-        );
+        let message = format!("`{key}` is an empty list");
+        cx.report(Code::EmptyAxis, node.at, message);
         return None;
     }
     items.iter().map(|item| cx.number(item, key)).collect()
@@ -435,7 +432,7 @@ fn output(
         None => Some(Initial::Poison),
         Some(node) => initial(cx, node, inputs),
     };
-    section.finish(cx, &[]);
+    section.finish(cx);
     Some(OutputDeclaration {
         tensor: tensor?,
         initial: initial?,
@@ -470,7 +467,7 @@ fn work(cx: &mut Context<'_>, node: &Node, problem: &mut ProblemDeclaration, sco
     };
     problem.flops = amount(cx, "flops");
     problem.bytes = amount(cx, "bytes");
-    section.finish(cx, &[]);
+    section.finish(cx);
 }
 
 /// Values of a tuned name, in the forms that axes have.
@@ -490,11 +487,8 @@ pub(super) fn tuned(cx: &mut Context<'_>, entry: &Entry) -> Option<Vec<Value>> {
             .is_none_or(|text| !text.contains([',', '=', '{', '}']))
     };
     if !axis.values.iter().all(|value| is_word(&value.value)) {
-        cx.report(
-            Code::Name,
-            entry.value.at,
-            "tuned words can't have `,`, `=` or braces",
-        );
+        let message = "tuned words can't have `,`, `=` or braces";
+        cx.report(Code::Name, entry.value.at, message);
         return None;
     }
     let (mut values, mut seen) = (Vec::new(), BTreeSet::new());

@@ -60,7 +60,7 @@ pub(super) fn settings(cx: &mut Context<'_>, root: &mut Section<'_>) -> PythonSe
         // A run's folder has copies of the modules; their own folders may be gone.
         settings.folders = folders(cx, node, "path", !has_copies(root));
     }
-    section.finish(cx, &[]);
+    section.finish(cx);
     settings
 }
 
@@ -266,11 +266,8 @@ pub(super) fn entry_named(cx: &mut Context<'_>, node: &Node, text: String) -> Op
     if text.split('.').all(is_name) {
         return Some(text);
     }
-    cx.report(
-        Code::Name,
-        node.at,
-        format!("`{text}` is no name of a function"),
-    );
+    let message = format!("`{text}` is no name of a function");
+    cx.report(Code::Name, node.at, message);
     None
 }
 

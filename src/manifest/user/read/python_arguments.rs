@@ -167,7 +167,7 @@ impl Reader<'_> {
         let of = self.known(cx, &mut section, "of", outputs);
         let incoming = self.known(cx, &mut section, "incoming", inputs);
         let by = section.need(cx, "by");
-        section.finish(cx, &[]);
+        section.finish(cx);
         let table = cx.section(by?, "by")?.table;
         let mut pairs = Vec::new();
         for entry in &table.entries {

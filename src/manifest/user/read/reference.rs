@@ -86,7 +86,7 @@ pub(super) fn reference(
         let expr = section.need(cx, "expr");
         expr.and_then(|node| elementwise(cx, node, problem, infos))
     };
-    section.finish(cx, &[]);
+    section.finish(cx);
     found
 }
 
@@ -339,7 +339,7 @@ fn unknown_peer(
 fn peer_node(entry: &Entry) -> Option<&Node> {
     let check = entry.value.get("check")?;
     let reference = check.get("reference")?;
-    Some(reference.get("backend")?)
+    reference.get("backend")
 }
 
 /// Reports a name that is not that of one configuration.

@@ -2,15 +2,13 @@
 
 use std::path::Path;
 
-use sweeper_program::Value;
-
 use super::inputs_from::{INPUTS_FROM, parts};
 use super::kernelbench::{KERNELBENCH, MODEL};
 use super::keys::{BACKENDS, FILE, JUDGE, PYTHON, REFERENCE, WORKLOAD};
 use super::python::PythonSettings;
 use super::source::DIGESTS;
 use crate::files::includes::DeclaredFile;
-use crate::files::python::{PythonFiles, places_of_module};
+use crate::files::python::places_of_module;
 use crate::grammar::keys::{Key, is_path};
 use crate::grammar::section::Context;
 use crate::text::tree::{Entry, Node, Raw, Table};
@@ -19,6 +17,9 @@ use sweeper_model::toml_text;
 
 /// Keys with their values as TOML.
 type Keys = Vec<(&'static str, String)>;
+
+/// Copies of files, and the keys that name them.
+type Copies = (Keys, Vec<DeclaredFile>);
 
 /// A table of a declaration, as it is printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,13 +103,11 @@ fn maker(
         None => parts(node.text()?)?.1,
     };
     let main = super::inputs_from::main_file(cx, node)?;
-    let text = |text: &str| toml_text::value(&Value::from(text));
     let shown = |keys: Keys| {
-        let function = ("entry", text(function));
-        let keys = keys.into_iter().chain([function]);
-        toml_text::inline(keys.map(|(key, text)| format!("{key} = {text}")))
+        let function = ("entry", toml_text::string(function));
+        toml_text::inline(keys.into_iter().chain([function]))
     };
-    let path = ("python", text(&super::python::text_of(&main)));
+    let path = ("python", toml_text::string(&super::python::text_of(&main)));
     let folder = format!("{}.{INPUTS_FROM}", entry.key);
     let (keys, files) = copies_of_file(cx, ("python", &main), &folder, settings)?;
     Some((shown(vec![path]), shown(keys), files))
@@ -116,7 +115,10 @@ fn maker(
 
 /// The table `check` of a workload.
 fn check_of(entry: &Entry) -> Option<&Node> {
-    Some(entry.value.get("check")?).filter(|node| node.table().is_some())
+    entry
+        .value
+        .get("check")
+        .filter(|node| node.table().is_some())
 }
 
 /// Such a table as TOML, in which keys of its parts have other values where these are given.
@@ -129,7 +131,7 @@ fn check(cx: &Context<'_>, node: &Node, others: &[(&str, Keys)]) -> String {
             Some(table) if PARTS.contains(&&*entry.key) => part(cx, table, others),
             _ => value(cx, &entry.value, false),
         };
-        format!("{} = {shown}", toml_text::key(&entry.key))
+        (&*entry.key, shown)
     }))
 }
 
@@ -143,10 +145,7 @@ fn part(cx: &Context<'_>, table: &Table, others: &[(&'static str, String)]) -> S
     });
     let own = own.filter(|(key, _)| others.iter().all(|(other, _)| key != other));
     let others = others.iter().map(|(key, text)| (*key, text.clone()));
-    toml_text::inline(
-        own.chain(others)
-            .map(|(key, text)| format!("{} = {text}", toml_text::key(key))),
-    )
+    toml_text::inline(own.chain(others))
 }
 
 /// The copies of a part's source in Python, and the keys that name them; of files with right
@@ -156,34 +155,25 @@ fn part_of_check(
     entry: &Entry,
     key: &str,
     settings: &PythonSettings,
-) -> (Keys, Vec<DeclaredFile>) {
+) -> Copies {
     let part = check_of(entry).and_then(|check| check.get(key)?.table());
     let Some(part) = part else {
         return Default::default();
     };
-    if let Some(source) = part.get("python") {
+    if let Some(source) = part.value("python") {
         let folder = format!("{}.{key}", entry.key);
-        let source = ("python", &source.value);
-        return copies_of_function(cx, source, &folder, settings).unwrap_or_default();
+        let copies = copies_of_function(cx, ("python", source), &folder, settings);
+        return copies.unwrap_or_default();
     }
-    let digests = part.get("file").and_then(|file| {
-        let path = cx.path(&file.value, "file")?;
-        let path = cx.in_folder(file.value.at, &path);
+    let digests = part.value("file").and_then(|file| {
+        let path = cx.path(file, "file")?;
+        let path = cx.in_folder(file.at, &path);
         let found = cx.sources.expected(&path)?.as_ref().ok()?;
-        Some(digests(
-            found
-                .files
-                .iter()
-                .map(|file| (&*file.name, file.sha256.clone())),
-        ))
+        let files = found.files.iter();
+        let files = files.map(|file| (&*file.name, file.sha256.clone()));
+        Some((DIGESTS, digests(files)))
     });
-    (
-        digests
-            .map(|digests| (DIGESTS, digests))
-            .into_iter()
-            .collect(),
-        Vec::new(),
-    )
+    (digests.into_iter().collect(), Vec::new())
 }
 
 /// The table `[python]`.
@@ -198,17 +188,15 @@ fn rendered(
     path: &str,
     tables: &[&[Key]],
     entry: &Entry,
-    (in_run, copies): (Keys, Vec<DeclaredFile>),
+    (in_run, copies): Copies,
 ) -> DeclaredTable {
-    let table = entry.value.table();
-    let keys = table.map_or(&[][..], |table| &table.entries);
-    let keys = keys.iter().map(|entry| {
+    let keys = entry.value.entries().iter().map(|entry| {
         let is_word = entry.key == KERNELBENCH && entry.value.text() == Some(MODEL);
         let is_path = is_path(tables, &entry.key) && !is_word;
         (entry.key.clone(), value(cx, &entry.value, is_path))
     });
     let mut keys: Vec<(String, String)> = keys.collect();
-    if let Some(table) = table.filter(|table| table.get("command").is_some()) {
+    if let Some(table) = entry.value.table() {
         place(cx, table, &mut keys);
     }
     DeclaredTable {
@@ -229,20 +217,16 @@ fn place(cx: &mut Context<'_>, table: &Table, keys: &mut Vec<(String, String)>) 
         return;
     };
     if let Raw::Array(items) = &command.raw {
-        let program = toml_text::value(&Value::from(files.program.as_str()));
+        let program = toml_text::string(&files.program);
         let arguments = items.iter().skip(1).map(|item| value(cx, item, false));
         let command = toml_text::list(std::iter::once(program).chain(arguments));
         set(keys, "command", command);
     }
     let has = |key| keys.iter().any(|(held, _)| held == key);
     if !has("directory")
-        && let Some(folder) = super::command::folder(cx, command.at, Path::new(""))
+        && let Some(folder) = super::source::folder(cx, command.at, Path::new(""))
     {
-        set(
-            keys,
-            "directory",
-            toml_text::value(&Value::from(folder.as_str())),
-        );
+        set(keys, "directory", toml_text::string(&folder));
     }
     if files.digests().next().is_some() {
         let files = files
@@ -260,59 +244,39 @@ fn set(keys: &mut Vec<(String, String)>, key: &str, value: String) {
 }
 
 /// The copies of a backend's source, and the keys that name them.
-fn copies(cx: &mut Context<'_>, entry: &Entry) -> Option<(Keys, Vec<DeclaredFile>)> {
+fn copies(cx: &mut Context<'_>, entry: &Entry) -> Option<Copies> {
     let table = entry.value.table()?;
     let (key, node) = ["cuda", "c"]
         .into_iter()
         .find_map(|key| Some((key, table.value(key)?)))?;
-    let include = table.get("include");
-    let folders = include.map_or_else(Vec::new, |entry| {
-        super::source::folders(cx, &entry.value, "include", false)
+    let include = table.value("include");
+    let folders = include.map_or_else(Vec::new, |node| {
+        super::source::folders(cx, node, "include", false)
     });
     let path = cx.path(node, key)?;
     let path = cx.in_folder(node.at, &path);
     let closure = cx.sources.code(&path, &folders, table)?.as_ref().ok()?;
     let (files, folders) = closure.by_path();
-    let folder = sweeper_model::files::short_name(&entry.key);
-    let below = |name: &str| format!("{COPIES}/{folder}/{name}");
-    let text = |name: &str| toml_text::value(&Value::from(below(name).as_str()));
-    let main = files.first().map_or("", |file| &file.name);
-    let mut keys = vec![(key, text(main))];
-    if !folders.is_empty() {
-        let folders = folders.iter().map(|folder| text(folder));
-        keys.push(("include", toml_text::list(folders)));
-    }
-    keys.push((DIGESTS, digests_of(&files)));
-    let copy = |file: DeclaredFile| DeclaredFile {
-        name: below(&file.name),
-        text: file.text,
-    };
-    Some((keys, files.into_iter().map(copy).collect()))
+    Some(copied(files, &folders, key, &entry.key))
 }
 
 /// The copies of a function's source, and the keys that name them. A copy lies where its module is
 /// found from the folder of the main file.
-fn python_copies(
-    cx: &mut Context<'_>,
-    entry: &Entry,
-    settings: &PythonSettings,
-) -> Option<(Keys, Vec<DeclaredFile>)> {
+fn python_copies(cx: &mut Context<'_>, entry: &Entry, settings: &PythonSettings) -> Option<Copies> {
     let table = entry.value.table()?;
-    if let Some(module) = table.get("module") {
-        let name = cx.text(&module.value, "module")?;
-        let main = match table.get("python") {
-            Some(file) => Some(super::python::main_file(cx, &file.value)?),
+    if let Some(module) = table.value("module") {
+        let name = cx.text(module, "module")?;
+        let main = match table.value("python") {
+            Some(file) => Some(super::python::main_file(cx, file)?),
             None => None,
         };
         let folders = places_of_module(&name, main.as_deref(), &settings.folders);
         let found = cx.sources.module(&name, &folders)?.as_ref().ok()?;
-        return Some(copies_of(found, "python", &entry.key));
+        return Some(copied(found.by_path(), &[], "python", &entry.key));
     }
-    let (key, entry_of_key) = ["python", KERNELBENCH]
-        .into_iter()
-        .find_map(|key| Some((key, table.get(key)?)))?;
-    let node = &entry_of_key.value;
-    copies_of_function(cx, (key, node), &entry.key, settings)
+    let mut keys = ["python", KERNELBENCH].into_iter();
+    let source = keys.find_map(|key| Some((key, table.value(key)?)))?;
+    copies_of_function(cx, source, &entry.key, settings)
 }
 
 /// The copies of the source that `node` names in a folder of this name, and the keys that name
@@ -322,7 +286,7 @@ fn copies_of_function(
     (key, node): (&'static str, &Node),
     folder: &str,
     settings: &PythonSettings,
-) -> Option<(Keys, Vec<DeclaredFile>)> {
+) -> Option<Copies> {
     let main = super::python::main_file(cx, node)?;
     copies_of_file(cx, (key, &main), folder, settings)
 }
@@ -333,21 +297,25 @@ fn copies_of_file(
     (key, main): (&'static str, &Path),
     folder: &str,
     settings: &PythonSettings,
-) -> Option<(Keys, Vec<DeclaredFile>)> {
+) -> Option<Copies> {
     let found = cx.sources.python(main, &settings.folders)?.as_ref().ok()?;
-    Some(copies_of(found, key, folder))
+    Some(copied(found.by_path(), &[], key, folder))
 }
 
-/// The copies of a source that was read.
-fn copies_of(found: &PythonFiles, key: &'static str, folder: &str) -> (Keys, Vec<DeclaredFile>) {
-    let files = found.by_path();
+/// The copies of files in a folder of this name, and the keys that name them: `key` the first, and
+/// `include` folders.
+fn copied(files: Vec<DeclaredFile>, folders: &[String], key: &'static str, folder: &str) -> Copies {
     let folder = sweeper_model::files::short_name(folder);
     let below = |name: &str| format!("{COPIES}/{folder}/{name}");
-    let name = files.first().map_or("", |file| &file.name);
-    let keys = vec![
-        (key, toml_text::value(&Value::from(below(name).as_str()))),
-        (DIGESTS, digests_of(&files)),
-    ];
+    let main = files.first().map_or("", |file| &file.name);
+    let mut keys = vec![(key, toml_text::string(&below(main)))];
+    if !folders.is_empty() {
+        let folders = folders
+            .iter()
+            .map(|folder| toml_text::string(&below(folder)));
+        keys.push(("include", toml_text::list(folders)));
+    }
+    keys.push((DIGESTS, digests_of(&files)));
     let copy = |file: DeclaredFile| DeclaredFile {
         name: below(&file.name),
         text: file.text,
@@ -357,10 +325,7 @@ fn copies_of(found: &PythonFiles, key: &'static str, folder: &str) -> (Keys, Vec
 
 /// The digest of each file, as an inline table.
 fn digests<'f>(files: impl Iterator<Item = (&'f str, String)>) -> String {
-    toml_text::inline(files.map(|(name, digest)| {
-        let digest = toml_text::value(&Value::from(&*digest));
-        format!("{} = {digest}", toml_text::key(name))
-    }))
+    toml_text::inline(files.map(|(name, digest)| (name, toml_text::string(&digest))))
 }
 
 /// The digest of each file of a source.
@@ -372,30 +337,24 @@ fn value(cx: &Context<'_>, node: &Node, is_path: bool) -> String {
     match &node.raw {
         Raw::Bool(value) => value.to_string(),
         Raw::Int(value) => value.to_string(),
-        Raw::Float(value) => toml_text::value(&Value::Float(*value)),
-        Raw::Text(text) if is_path && text != super::command::IN_SCRATCH => {
+        Raw::Float(value) => toml_text::float(*value),
+        Raw::Text(text) if is_path && text != super::source::IN_SCRATCH => {
             // A variable may hold an absolute path.
             let expanded = variables::expand(text, &cx.sources.environment);
             let expanded = expanded.ok().filter(|path| Path::new(path).is_absolute());
             let path = cx.in_folder(node.at, expanded.as_ref().unwrap_or(text).as_ref());
             let path = std::path::absolute(&path).unwrap_or(path);
-            toml_text::value(&Value::from(&*path.to_string_lossy()))
+            toml_text::string(&path.to_string_lossy())
         }
-        Raw::Text(text) => toml_text::value(&Value::from(text.as_str())),
+        Raw::Text(text) => toml_text::string(text),
         Raw::Date => cx.texts.slice(node.at).to_owned(),
         Raw::Array(items) => {
             let items = items.iter().map(|item| value(cx, item, is_path));
             toml_text::list(items)
         }
         Raw::Table(table) => {
-            let entries = table.entries.iter().map(|entry| {
-                format!(
-                    "{} = {}",
-                    toml_text::key(&entry.key),
-                    value(cx, &entry.value, is_path)
-                )
-            });
-            toml_text::inline(entries)
+            let entries = table.entries.iter();
+            toml_text::inline(entries.map(|entry| (&*entry.key, value(cx, &entry.value, is_path))))
         }
     }
 }

@@ -11,6 +11,9 @@ use crate::text::tree::{Node, Table};
 use crate::text::variables;
 use crate::user::declaration::DeclaredLanguage;
 
+/// The `directory` of a command that runs in its scratch folder.
+pub(super) const IN_SCRATCH: &str = "{scratch}";
+
 /// The key that runs write: the digest of each file of a source, by its path.
 pub(super) const DIGESTS: &str = "digests";
 
@@ -182,4 +185,15 @@ pub(super) fn folders(
         }
     }
     found
+}
+
+/// A folder that a manifest names, absolute.
+pub(super) fn folder(cx: &Context<'_>, at: At, path: &Path) -> Option<String> {
+    let folder = cx.in_folder(at, path);
+    let folder = std::path::absolute(match folder.as_os_str().is_empty() {
+        true => PathBuf::from("."),
+        false => folder,
+    });
+    let folder = folder.ok()?;
+    Some(folder.to_string_lossy().into_owned())
 }
