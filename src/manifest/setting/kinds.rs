@@ -17,9 +17,9 @@ use sweeper_model::word::Word;
 const MAX_SECONDS: f64 = 3.2e9;
 
 /// Reads a field; none where it has no value.
-type Get<T> = fn(&Manifest) -> Option<T>;
+pub(super) type Get<T> = fn(&Manifest) -> Option<T>;
 /// Sets a field.
-type Set<T> = fn(&mut Manifest, T);
+pub(super) type Set<T> = fn(&mut Manifest, T);
 
 /// An integer from `from` to `to`.
 pub(super) struct Integer<T: 'static> {
@@ -81,6 +81,7 @@ macro_rules! plain {
         }
     )* };
 }
+pub(super) use plain;
 
 plain! {
     /// A number over zero.
