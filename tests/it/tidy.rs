@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::DiGraph;
-use proc_macro2::{TokenStream, TokenTree};
 
 /// A file longer than this is two things.
 const MAX_LINES: usize = 650;
@@ -156,7 +155,7 @@ fn the_program_keeps_to_its_bound() {
 /// The path of a module below its crate.
 type Module = Vec<String>;
 
-/// The modules of a crate, each with those that it names, but in its tests.
+/// The modules of a crate, each with those that its code names, but for tests.
 fn uses(folder: &str) -> BTreeMap<Module, BTreeSet<Module>> {
     let mut texts: BTreeMap<Module, String> = BTreeMap::new();
     for (path, text) in files(&[folder], "rs") {
@@ -165,99 +164,66 @@ fn uses(folder: &str) -> BTreeMap<Module, BTreeSet<Module>> {
         let mut module: Module = parts.collect();
         if module.iter().all(|part| part != "tests") {
             module.retain(|part| !["mod", "lib", "main"].contains(&part.as_str()));
-            texts.insert(module, text);
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+            texts.insert(module, build_script::tokens(code).unwrap());
         }
     }
-    let known: BTreeSet<Module> = texts.keys().cloned().collect();
-    let uses = texts.into_iter().map(|(module, text)| {
-        let mut named = Named {
-            module: &module,
-            known: &known,
-            found: BTreeSet::new(),
+    let uses = texts.iter().map(|(module, code)| {
+        let step = |at: &Module, word: &str| {
+            let mut at = at.clone();
+            match word {
+                "crate" => at.clear(),
+                "super" => drop(at.pop()),
+                "self" => {}
+                name => at.push(name.to_owned()),
+            }
+            texts.contains_key(&at).then_some(at)
         };
-        named.walk(text.parse().unwrap());
-        let found = named.found;
-        (module, found)
+        (module.clone(), named(module, code, step))
     });
     uses.collect()
 }
 
-/// The modules that the code of a module names.
-struct Named<'a> {
-    module: &'a Module,
-    known: &'a BTreeSet<Module>,
-    found: BTreeSet<Module>,
-}
-
-impl Named<'_> {
-    fn walk(&mut self, code: TokenStream) {
-        let trees: Vec<TokenTree> = code.into_iter().collect();
-        let mut rest = &trees[..];
-        while let [tree, after @ ..] = rest {
-            rest = match (tree, after) {
-                (
-                    TokenTree::Ident(word),
-                    [TokenTree::Ident(name), TokenTree::Group(_), after @ ..],
-                ) if word == "mod" && name == "tests" => after,
-                (TokenTree::Ident(_), [TokenTree::Punct(_), TokenTree::Punct(_), ..]) => {
-                    self.path(None, rest)
-                }
-                (TokenTree::Group(group), after) => {
-                    self.walk(group.stream());
-                    after
-                }
-                (_, after) => after,
-            };
+/// The modules that are named by paths in the tokens of one; `step` is where a word leads from a
+/// module, if to another.
+fn named(
+    module: &Module,
+    code: &str,
+    step: impl Fn(&Module, &str) -> Option<Module>,
+) -> BTreeSet<Module> {
+    let mut found = BTreeSet::new();
+    // Where the path that is read has led, and whether it is more than a word.
+    let mut path: Option<(Module, bool)> = None;
+    // Where paths led that go on in brackets.
+    let mut open: Vec<Option<Module>> = Vec::new();
+    let mut before = ["", ""];
+    for word in code.split_whitespace() {
+        let goes_on = before == [":", ":"];
+        if !goes_on && word != ":" {
+            found.extend(path.take().filter(|(_, is_path)| *is_path).map(|it| it.0));
         }
-    }
-
-    /// Follows a path from a module, or from its own beginning; returns what comes after it.
-    fn path<'t>(&mut self, from: Option<&Module>, trees: &'t [TokenTree]) -> &'t [TokenTree] {
-        let mut at = from.unwrap_or(self.module).clone();
-        let mut rest = trees;
-        let mut is_ours = from.is_some();
-        loop {
-            match rest {
-                [TokenTree::Ident(word), after @ ..] => {
-                    rest = after;
-                    match word.to_string().as_str() {
-                        "crate" => at.clear(),
-                        "super" => drop(at.pop()),
-                        "self" => {}
-                        name => {
-                            at.push(name.to_owned());
-                            if !self.known.contains(&at) {
-                                at.pop();
-                                break;
-                            }
-                        }
-                    }
-                    is_ours = true;
-                }
-                [TokenTree::Group(group), after @ ..] if is_ours => {
-                    let trees: Vec<TokenTree> = group.stream().into_iter().collect();
-                    let is_comma = |tree: &TokenTree| tree.to_string() == ",";
-                    for branch in trees.split(is_comma).filter(|it| !it.is_empty()) {
-                        self.path(Some(&at), branch);
-                    }
-                    return after;
-                }
-                _ => break,
-            }
-            match rest {
-                [TokenTree::Punct(one), TokenTree::Punct(two), after @ ..]
-                    if one.as_char() == ':' && two.as_char() == ':' =>
-                {
-                    rest = after;
-                }
-                _ => break,
+        match word {
+            word if !word.starts_with(|c: char| c == '_' || c.is_alphabetic()) => {}
+            "Brace" | "Parenthesis" | "Bracket" => open.push(path.take().map(|it| it.0)),
+            "end" => drop(open.pop()),
+            word => {
+                let outer = open.last().cloned().flatten();
+                let is_path = goes_on || outer.is_some();
+                let from = match path.take() {
+                    Some((at, _)) => Some(at),
+                    None if goes_on => None,
+                    None => Some(outer.unwrap_or_else(|| module.clone())),
+                };
+                path = from
+                    .as_ref()
+                    .and_then(|at| Some((step(at, word)?, is_path)));
+                found.extend(from.filter(|_| is_path && path.is_none()));
             }
         }
-        if is_ours && at != *self.module {
-            self.found.insert(at);
-        }
-        rest
+        before = [before[1], word];
     }
+    found.remove(module);
+    found
 }
 
 /// Modules that use each other, by what `name` makes of their paths.
