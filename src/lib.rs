@@ -6,7 +6,7 @@
 
 pub use sweeper_engine::{auto, compile, device, execute};
 pub use sweeper_manifest as manifest;
-pub use sweeper_manifest::{declared, grid, interchange, plan};
+pub use sweeper_manifest::{grid, import, plan, user};
 pub use sweeper_model::{
     economics, expression, files, frames, fusion, hardware, identity, interval, library_folders,
     mode, proc_stat, quantity, row, scratch, shard, stats, status, tensor_file, toml_text, tuning,

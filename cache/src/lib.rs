@@ -27,7 +27,6 @@ mod source;
 mod bundle;
 mod flight;
 mod evict;
-mod pass;
 mod pins;
 mod scan;
 mod queue;

@@ -12,7 +12,7 @@ use super::exit::Exit;
 use super::import_flashinfer::{ENDINGS, import_flashinfer};
 use super::import_kernelbench::import_kernelbench;
 use super::screen::Screen;
-use sweeper_manifest::interchange::{t1, t4};
+use sweeper_manifest::import::{t1, t4};
 use sweeper_model::files;
 use sweeper_results::record::tables;
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::exit::Exit;
 use super::import::FilesArgs;
 use super::screen::Screen;
-use sweeper_manifest::interchange::flashinfer::{self, SourceText, TraceFile};
+use sweeper_manifest::import::flashinfer::{self, SourceText, TraceFile};
 use sweeper_model::files;
 
 /// Endings of files of FlashInfer-Bench.

@@ -8,7 +8,7 @@ use super::import::{FilesArgs, between};
 use super::screen::Screen;
 use sweeper_engine::device::DeviceError;
 use sweeper_engine::device::foreign::python::{Place, Python};
-use sweeper_manifest::interchange::kernelbench::{self, BenchFile, Examined, FileKind};
+use sweeper_manifest::import::kernelbench::{self, BenchFile, Examined, FileKind};
 use sweeper_manifest::python_files::PythonFiles;
 use sweeper_model::identity::CacheState;
 

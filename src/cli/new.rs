@@ -9,10 +9,10 @@ use serde_json::json;
 use super::examples;
 use super::exit::Exit;
 use super::screen::Screen;
-use sweeper_manifest::declared::declaration::DeclaredLanguage;
-use sweeper_manifest::declared::draft;
-use sweeper_manifest::declared::signature::{Signature, signatures};
 use sweeper_manifest::objection;
+use sweeper_manifest::user::declaration::DeclaredLanguage;
+use sweeper_manifest::user::draft;
+use sweeper_manifest::user::signature::{Signature, signatures};
 use sweeper_model::files;
 
 /// Arguments of `new`.

@@ -13,7 +13,7 @@ use super::exit::Exit;
 use super::screen::Screen;
 use super::settings;
 use sweeper_manifest::Overrides;
-use sweeper_manifest::declared::Declared;
+use sweeper_manifest::user::Declared;
 
 /// Arguments of `workloads`.
 #[derive(Args)]

@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use sweeper_program::Value;
+
 /// A string.
 pub fn string(text: &str) -> String {
     let mut out = String::from("\"");
@@ -30,6 +32,36 @@ pub fn key(name: &str) -> String {
         true => name.to_owned(),
         false => string(name),
     }
+}
+
+/// A list of values that are TOML already.
+pub fn list(items: impl Iterator<Item = String>) -> String {
+    format!("[{}]", items.collect::<Vec<_>>().join(", "))
+}
+
+/// A list of strings.
+pub fn strings<'t>(texts: impl Iterator<Item = &'t str>) -> String {
+    list(texts.map(string))
+}
+
+/// An inline table of keys with values that are TOML already.
+pub fn inline<'t>(entries: impl Iterator<Item = (&'t str, String)>) -> String {
+    let entries = entries.map(|(name, value)| format!("{} = {value}", key(name)));
+    format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
+}
+
+/// A value of an axis.
+pub fn value(value: &Value) -> String {
+    match value {
+        Value::Text(word) => string(word),
+        Value::Float(number) => float(*number),
+        other => other.to_string(),
+    }
+}
+
+/// A float as text that is read again as an equal float.
+pub fn float(value: f64) -> String {
+    format!("{value:?}")
 }
 
 /// A part of a comment, which ends with its line.

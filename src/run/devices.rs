@@ -8,9 +8,9 @@ use sweeper_engine::device::foreign::python;
 use sweeper_engine::device::platform::{self, Platform, platform};
 use sweeper_engine::execute::protocol::DeviceRequest;
 use sweeper_manifest::Manifest;
-use sweeper_manifest::declared::Declared;
 use sweeper_manifest::plan::{PlanDevice, conditions};
 use sweeper_manifest::settings::DeviceUse;
+use sweeper_manifest::user::Declared;
 use sweeper_model::hardware::{DeviceIdentity, DeviceKind};
 use sweeper_model::mode::{Launching, Mode};
 

@@ -79,7 +79,7 @@ mod found;
 /// Times on a CPU, held against a program by hand.
 mod clock;
 /// Workloads and kernels that a manifest declares.
-mod declared;
+mod user;
 /// Functions in Python, beside kernels.
 mod python;
 /// Comparisons of recorded runs.
@@ -88,7 +88,7 @@ mod compare;
 mod cache;
 mod calibration;
 /// Files that other programs read.
-mod interchange;
+mod import;
 /// Files of the guides, as real runs write them.
 mod exports;
 /// Numbers in documents, made from records.

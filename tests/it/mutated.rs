@@ -13,17 +13,17 @@ use sweeper::compare::pairing::Pairs;
 use sweeper::compare::spread::Spread;
 use sweeper::compare::verdict::{Correction, Rule};
 use sweeper::compare::{Settings, compare};
-use sweeper::declared::declaration::DeclaredLanguage;
-use sweeper::declared::signature::signatures;
-use sweeper::interchange::flashinfer::{TraceFile, import};
-use sweeper::interchange::kernelbench::{self, BenchFile, FileKind};
-use sweeper::interchange::{python, t1, t4};
+use sweeper::import::flashinfer::{TraceFile, import};
+use sweeper::import::kernelbench::{self, BenchFile, FileKind};
+use sweeper::import::{python, t1, t4};
 use sweeper::manifest::diagnostics::Code;
 use sweeper::manifest::python_files::{PythonFiles, assigns};
 use sweeper::manifest::{Manifest, Overrides, Sources, registry};
 use sweeper::record::contents::Contents;
 use sweeper::report::source::open;
 use sweeper::tensor_file;
+use sweeper::user::declaration::DeclaredLanguage;
+use sweeper::user::signature::signatures;
 
 use super::place::{Place, SCRIPT, null_manifest};
 

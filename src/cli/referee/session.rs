@@ -16,8 +16,8 @@ use crate::run::{self, Event, Progress, Request, retry::Retry, reuse::Reuse, tim
 use sweeper_engine::execute::supervisor::IdleWorkers;
 use sweeper_manifest::Manifest;
 use sweeper_manifest::case::Case;
-use sweeper_manifest::declared::SourceKey;
-use sweeper_manifest::interchange::names;
+use sweeper_manifest::import::names;
+use sweeper_manifest::user::SourceKey;
 use sweeper_model::row::Row;
 use sweeper_model::row::outcome::Status;
 use sweeper_model::scratch::Scratch;

@@ -14,7 +14,7 @@ use super::refused::failed;
 use super::tensors::{self, InputError};
 use super::verify::{Asked, OracleLimits, ProblemInstance};
 use crate::device::{DeviceError, memory};
-use sweeper_manifest::declared::Declared;
+use sweeper_manifest::user::Declared;
 use sweeper_model::row::outcome::{Cause, Outcome, Status};
 
 /// The inputs of a block.

@@ -18,7 +18,7 @@ use super::protocol::{Block, DeviceRequest, Event, Request, Stage, receive, send
 use crate::device::platform::platform;
 use crate::device::process::{LastWords, in_own_session, is_of_others, kill_session, signal_name};
 use crate::device::{Artifact, memory};
-use sweeper_manifest::declared::Declared;
+use sweeper_manifest::user::Declared;
 use sweeper_model::hardware::DeviceIdentity;
 use sweeper_model::hardware::ceilings::Ceilings;
 use sweeper_model::proc_stat::stat_of;

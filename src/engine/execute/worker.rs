@@ -27,7 +27,7 @@ use crate::device::foreign::{ForeignRunner, WithRunners};
 use crate::device::nvtx::Ranges;
 use crate::device::platform::{Opening, platform};
 use crate::device::{Artifact, Device, DeviceError, ceilings};
-use sweeper_manifest::declared::Declared;
+use sweeper_manifest::user::Declared;
 use sweeper_model::hardware::DeviceKind;
 use sweeper_model::row::outcome::{FreshStarts, Outcome};
 use sweeper_program::Runner;

@@ -8,12 +8,17 @@ use sweeper_program::workload::WorkloadInfo;
 
 use super::walk::{Part, Verdict, Visit, Walker};
 use super::{Layout, Merger, Problems, answer};
-use crate::case::{Case, ParameterSource};
-use crate::diagnostics::Code;
-use crate::rules::VARIANTS;
-use crate::{
-    At, Context, Diagnostics, Draft, Manifest, Misfit, Overrides, Places, Sources, WireText, fitted,
-};
+use crate::cases::dimensions::{Misfit, fitted};
+use crate::cases::shared::Places;
+use crate::files::sources::Sources;
+use crate::grammar::expression::WireText;
+use crate::grammar::section::Context;
+use crate::model::case::{Case, ParameterSource, VARIANTS};
+use crate::model::manifest::Manifest;
+use crate::resolve::Draft;
+use crate::resolve::overrides::Overrides;
+use crate::text::diagnostics::{Code, Diagnostics};
+use crate::text::texts::At;
 use sweeper_model::expression::{EvalError, Operand};
 
 /// No sweep has more combinations than this.

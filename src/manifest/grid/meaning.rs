@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::walk::{Extra, Part, Verdict, Visit};
-use crate::Case;
+use crate::model::case::Case;
 
 /// Counts of one case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

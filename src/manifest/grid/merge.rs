@@ -8,8 +8,8 @@ use sweeper_program::{Phase, Value};
 
 use super::walk::Visit;
 use super::{parameter_of, slot};
-use crate::case::ParameterSource;
-use crate::{Case, Manifest};
+use crate::model::case::{Case, ParameterSource};
+use crate::model::manifest::Manifest;
 use sweeper_model::expression::Operand;
 use sweeper_model::identity::{Encoder, InputSource, ProblemId, problem_id_of};
 
@@ -181,8 +181,10 @@ impl Hasher for CheapHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::sources::Sources;
     use crate::grid::Grid;
-    use crate::{Overrides, Sources, registry};
+    use crate::model::case::registry;
+    use crate::resolve::overrides::Overrides;
 
     /// Whether points are taken to differ, and how many there are.
     fn points(grid: &str, more: &str) -> (bool, usize) {

@@ -20,20 +20,19 @@ use std::sync::Arc;
 use sweeper_program::workload::BackendInfo;
 use sweeper_program::{Parameters, Value};
 
-use crate::case::{NullScript, ParameterSource};
-use crate::fitted;
-use crate::rules::VARIANTS;
-use crate::{Case, Manifest};
+use crate::cases::dimensions::fitted;
+use crate::model::case::{Case, NullScript, ParameterSource, VARIANTS};
+use crate::model::manifest::Manifest;
 use sweeper_model::expression::{EvalError, Operand};
 use sweeper_model::identity::ProblemId;
 use sweeper_model::status::Status;
+use walk::{Verdict, Walker};
 
 pub use fate::Fate;
 pub use meaning::{Counts, Factor};
 pub(crate) use merge::{Merger, Problems};
 pub(crate) use point::Layout;
 pub use point::{Point, Skip};
-use walk::{Verdict, Walker};
 
 /// The points of a manifest.
 pub struct Grid<'m> {

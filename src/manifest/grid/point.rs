@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sweeper_program::Phase;
 
-use crate::Case;
+use crate::model::case::Case;
 
 /// A point of the grid. Its [`Grid`](super::Grid) knows its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

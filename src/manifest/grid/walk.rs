@@ -6,9 +6,7 @@
 use sweeper_program::Phase;
 
 use super::point::{Layout, Point};
-use crate::Case;
-use crate::case::Dimension;
-use crate::rules::VARIANTS;
+use crate::model::case::{Case, Dimension, VARIANTS};
 use sweeper_model::expression::{EvalError, Operand};
 use sweeper_model::tuning::family_of;
 

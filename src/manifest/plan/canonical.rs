@@ -11,8 +11,8 @@ use std::sync::Arc;
 use sweeper_program::CanonicalShape;
 
 use crate::grid::{Grid, Point, slot_of};
-use crate::rules::VARIANTS;
-use crate::{Case, Manifest};
+use crate::model::case::{Case, VARIANTS};
+use crate::model::manifest::Manifest;
 use sweeper_model::expression::{Kind, Operand};
 
 /// The least bucket that is at least `value`; beyond the last one the next power of two.

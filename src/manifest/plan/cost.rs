@@ -6,7 +6,7 @@ use sweeper_program::workload::ORACLE_OPERATIONS_PER_SECOND;
 
 use super::oracle::Asked;
 use super::{Plan, Planned};
-use crate::settings::Stopping;
+use crate::model::settings::Stopping;
 use sweeper_model::hardware::DeviceKind;
 
 /// The parts of a device's time.

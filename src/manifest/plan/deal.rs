@@ -91,8 +91,11 @@ fn longest_first(costs: &[u64], count: u32) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::sources::Sources;
+    use crate::model::case::registry;
+    use crate::model::manifest::Manifest;
     use crate::plan::PlanDevice;
-    use crate::{Manifest, Overrides, Sources, registry};
+    use crate::resolve::overrides::Overrides;
     use sweeper_model::hardware::DeviceKind;
     use sweeper_program::Target;
 

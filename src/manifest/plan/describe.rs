@@ -102,7 +102,7 @@ pub fn json(plan: &Plan<'_>) -> Json {
 /// The groups of the published sampling: each shape with its configurations, and those that are
 /// measured.
 pub fn published_json(grid: &Grid<'_>, selection: &Selection) -> Json {
-    let of_case = |(index, case): (usize, &crate::Case)| {
+    let of_case = |(index, case): (usize, &crate::model::case::Case)| {
         let groups = selection.published.iter();
         let groups = groups.flat_map(move |sampling| sampling.groups_of(index));
         let name = case.name.clone();

@@ -12,9 +12,12 @@ use sweeper_program::{
     Arg, BufferId, CanonicalShape, KernelSource, Phase, Problem, Program, Refusal, Step, Target,
 };
 
-use crate::Manifest;
 use crate::grid::{Grid, Point};
-use crate::settings::L2;
+use crate::model::manifest::Manifest;
+use crate::model::settings::L2;
+use canonical::Canonical;
+use oracle::BlockOracle;
+use selection::Selection;
 use sweeper_model::hardware::DeviceKind;
 use sweeper_model::identity::{CacheState, Conditions, PointId, ProblemId, point_id};
 use sweeper_model::mode::{Launching, Mode};
@@ -28,10 +31,6 @@ pub mod query;
 pub mod graph;
 pub mod describe;
 pub mod oracle;
-
-use canonical::Canonical;
-use oracle::BlockOracle;
-use selection::Selection;
 
 /// The device of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,11 +14,11 @@ use std::ops::Range;
 
 use serde_json::Value as Json;
 
-use crate::Manifest;
 use crate::grid::walk::Walker;
 use crate::grid::{Grid, Point};
-use crate::rules::VARIANTS;
-use crate::settings::Canonical;
+use crate::model::case::VARIANTS;
+use crate::model::manifest::Manifest;
+use crate::model::settings::Canonical;
 use sweeper_model::expression::Operand;
 
 /// The three sizes of a point.

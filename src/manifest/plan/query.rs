@@ -3,8 +3,8 @@
 use sweeper_program::Value;
 use sweeper_program::workload::ParameterKind;
 
-use crate::Case;
 use crate::grid::{Grid, Point};
+use crate::model::case::Case;
 use sweeper_model::mode::Mode;
 
 /// So many values of an axis are listed where none is the wanted one.
@@ -190,7 +190,10 @@ fn listed<'n>(names: impl Iterator<Item = &'n str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Manifest, Overrides, Sources, registry};
+    use crate::files::sources::Sources;
+    use crate::model::case::registry;
+    use crate::model::manifest::Manifest;
+    use crate::resolve::overrides::Overrides;
 
     const TEXT: &str = "schema = 1\nname = \"a\"\n[grid]\nT = [8, 16]\nK = 2\nC = 3\nsemiring = [\"log\", \"max\"]\n\
                         [case.crf]\nworkload = \"semicrf\"\nbackends = [\"fused\", \"streaming\"]\nphases = [\"forward\"]\n\

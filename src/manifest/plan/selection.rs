@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::published::{Group, Sampling, evenly};
 use crate::grid::Grid;
-use crate::settings::Canonical;
+use crate::model::settings::Canonical;
 
 /// The points of a grid that are measured, and how the others were left out.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use super::json;
 use super::{Data, Kind};
-use crate::Manifest;
-use crate::diagnostics::Code;
-use crate::section::Context;
-use crate::tree::{Node, Raw};
+use crate::grammar::json;
+use crate::grammar::section::Context;
+use crate::model::manifest::Manifest;
+use crate::text::diagnostics::Code;
+use crate::text::tree::Node;
 use sweeper_model::word::Word;
 
 /// Longest time that a setting can ask for, in seconds: a hundred years.
 const MAX_SECONDS: f64 = 3.2e9;
 
 /// Reads a field; none where it has no value.
-type Get<T> = fn(&Manifest) -> Option<T>;
+pub(super) type Get<T> = fn(&Manifest) -> Option<T>;
 /// Sets a field.
-type Set<T> = fn(&mut Manifest, T);
+pub(super) type Set<T> = fn(&mut Manifest, T);
 
 /// An integer from `from` to `to`.
 pub(super) struct Integer<T: 'static> {
@@ -81,6 +81,7 @@ macro_rules! plain {
         }
     )* };
 }
+pub(super) use plain;
 
 plain! {
     /// A number over zero.
@@ -134,10 +135,7 @@ fn texts(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<String>> {
 }
 
 fn paths(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<PathBuf>> {
-    let items = match &node.raw {
-        Raw::Array(items) => items.as_slice(),
-        _ => std::slice::from_ref(node),
-    };
+    let items = node.items();
     Some(items.iter().filter_map(|item| cx.path(item, key)).collect())
 }
 

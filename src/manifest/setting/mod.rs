@@ -2,11 +2,11 @@
 //!
 //! Decoding, the JSON Schema, `--resolved`, the identity, the flags of the command line and the
 //! reference in `manifests/README.md` follow from [`SETTINGS`]. A new key is an entry in `table.rs`
-//! and a field in [`super::settings`].
+//! and a field in [`crate::model::settings`].
 
 mod describe;
-pub(super) mod json;
 mod kinds;
+pub(crate) mod read;
 mod special;
 mod table;
 
@@ -15,32 +15,32 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::Manifest;
-use super::section::Context;
-use super::tree::Node;
+use crate::grammar::section::Context;
+use crate::model::manifest::Manifest;
+use crate::text::tree::Node;
 
-pub(super) use special::is_name_character;
-pub(super) use table::{ADAPTIVE, PUBLISHED, SETTINGS};
+pub(crate) use special::is_name_character;
+pub(crate) use table::{ADAPTIVE, PUBLISHED, SETTINGS};
 
 /// One key: its path, its values and its meaning.
-pub(super) struct Setting {
+pub(crate) struct Setting {
     /// Key path, such as `measure.repeats`; without a dot at the top of the manifest.
-    pub(super) path: &'static str,
+    pub(crate) path: &'static str,
     /// Meaning of the setting in one line, for the schema, the reference and the help of its flag.
-    pub(super) about: &'static str,
+    pub(crate) about: &'static str,
     /// The kind of its values: how they are read and written.
-    pub(super) kind: &'static dyn Kind,
+    pub(crate) kind: &'static dyn Kind,
     /// Whether the setting changes the meaning of rows.
-    pub(super) identity: Identity,
+    pub(crate) identity: Identity,
     /// The flag of the command line that sets it.
-    pub(super) flag: Option<Flag>,
+    pub(crate) flag: Option<Flag>,
     /// Whether its section is invalid without it.
-    pub(super) is_needed: bool,
+    pub(crate) is_needed: bool,
 }
 
 /// How a setting is part of a manifest's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Identity {
+pub(crate) enum Identity {
     /// Not at all: it is stored with the run.
     NotHashed,
     /// Under this tag, which can't change: every id of a run depends on it.
@@ -50,15 +50,15 @@ pub(super) enum Identity {
 }
 
 /// The flag of a setting.
-pub(super) struct Flag {
+pub(crate) struct Flag {
     /// The flag and its other spellings.
-    pub(super) names: &'static [&'static str],
+    pub(crate) names: &'static [&'static str],
     /// The value that the flag sets, and its effect, if the flag takes no value.
-    pub(super) preset: Option<(&'static str, &'static str)>,
+    pub(crate) preset: Option<(&'static str, &'static str)>,
 }
 
 /// How the value of a setting is read, written and described.
-pub(super) trait Kind: Sync {
+pub(crate) trait Kind: Sync {
     /// Reads `node` into the manifest. Errors are reported, and the default stays.
     fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest);
     /// The value, where the manifest has one that is worth writing down.
@@ -69,7 +69,7 @@ pub(super) trait Kind: Sync {
 
 /// The value of a setting as it is printed and hashed.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Data {
+pub(crate) enum Data {
     Bool(bool),
     Integer(u64),
     Float(f64),
@@ -96,26 +96,26 @@ impl Data {
 
 impl Setting {
     /// The section that the key is in; empty at the top.
-    pub(super) fn section(&self) -> &'static str {
+    pub(crate) fn section(&self) -> &'static str {
         self.path
             .rsplit_once('.')
             .map_or("", |(section, _)| section)
     }
 
     /// The last part of the path.
-    pub(super) fn key(&self) -> &'static str {
+    pub(crate) fn key(&self) -> &'static str {
         self.path.rsplit_once('.').map_or(self.path, |(_, key)| key)
     }
 }
 
 /// The settings by section, in the order in which they are printed; the top first.
-pub(super) fn sections() -> impl Iterator<Item = (&'static str, &'static [Setting])> {
+pub(crate) fn sections() -> impl Iterator<Item = (&'static str, &'static [Setting])> {
     let sections = SETTINGS.chunk_by(|one, next| one.section() == next.section());
     sections.map(|settings| (settings[0].section(), settings))
 }
 
 /// The setting that a key path is of, or is below.
-pub(super) fn find(path: &str) -> Option<&'static Setting> {
+pub(crate) fn find(path: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| {
         let below = path.strip_prefix(setting.path);
         below.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

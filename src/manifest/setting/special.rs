@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::json;
+use super::kinds::{Get, Set, plain};
 use super::{Data, Kind};
-use crate::Manifest;
-use crate::diagnostics::Code;
-use crate::plots::PLOTS;
-use crate::section::Context;
-use crate::settings::{DeviceUse, EXPORTS, Plots, Prune, Threads, Warmup};
-use crate::tree::{Node, Raw};
-use crate::wire;
+use crate::grammar::expression::expression;
+use crate::grammar::json;
+use crate::grammar::section::Context;
+use crate::grammar::wire;
+use crate::model::manifest::Manifest;
+use crate::model::plots::PLOTS;
+use crate::model::settings::{DeviceUse, EXPORTS, Plots, Prune, Threads, Warmup};
+use crate::text::diagnostics::Code;
+use crate::text::tree::{Node, Raw};
 use sweeper_model::hardware::DeviceKind;
 use sweeper_model::status::Status;
 use sweeper_model::word::Word;
@@ -35,31 +37,93 @@ impl Kind for Elsewhere {
     }
 }
 
-/// `name`: folders are named by it.
-pub(super) struct Name;
+plain! {
+    /// `name`: folders are named by it.
+    Name(String): name, Data::text, json::string();
 
-impl Kind for Name {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        let Some(name) = cx.text(node, key) else {
-            return;
-        };
-        if !name.is_empty() && !name.starts_with('.') && name.chars().all(is_name_character) {
-            manifest.name = name;
-            return;
-        }
-        let message = format!("`{name}` can't be the name of a sweep");
-        cx.report(Code::Name, node.at, message)
-            .label("letters, digits, `_`, `-` and `.`")
-            .help("folders are named by it");
-    }
+    /// `plan.buckets`: ascending integers by name.
+    Buckets(Vec<(Arc<str>, Vec<u64>)>): buckets, Data::Named,
+        json::named(json::list(json::whole(1)));
 
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        Some(Data::text(&manifest.name))
-    }
+    /// `device.use`: one device, or a list of CUDA devices.
+    Devices(DeviceUse): devices, device_names, json::list(json!({
+        "type": "string", "pattern": "^(auto|cpu|null|cuda|cuda:all|cuda:[0-9]+)$",
+    }));
 
-    fn schema(&self) -> Json {
-        json::string()
+    /// `device.threads`: a number, or a string with environment variables that gives one.
+    DeviceThreads(u32): device_threads, |count| Data::Integer(count.into()),
+        json!({ "anyOf": [json::whole(1), json::string()] });
+
+    /// `cache.compile_threads`: a number or `all`, or a string that contains one of these.
+    CompileThreads(Threads): threads,
+        |threads| match threads {
+            Threads::All => Data::text("all"),
+            Threads::Count(count) => Data::Integer(count.into()),
+        },
+        json!({ "anyOf": [json::whole(1), json::string()] });
+
+    /// `measure.warmup`: `auto` or a number of runs.
+    WarmupRuns(Warmup): warmup,
+        |warmup| match warmup {
+            Warmup::Auto => Data::text("auto"),
+            Warmup::Runs(runs) => Data::Integer(runs.into()),
+        },
+        json::word_or("auto", json::whole(0));
+
+    /// `limits.prune`: statuses, and axes whose names are checked when the cases are known.
+    PruneRule(Prune): prune,
+        |Prune { on, along }| {
+            let on = Data::texts(on.iter().map(|status| status.word()));
+            Data::Inline(vec![("on", on), ("along", Data::texts(along))])
+        },
+        json::object(
+            json!({ "on": json::list(json::words::<Status>()), "along": json::list(json::string()) }),
+            &["on", "along"],
+        );
+
+    /// `output.exports`: names of file formats, possibly none.
+    Exports(Vec<&'static str>): |cx, node, key| Some(names(cx, node, key, EXPORTS)), Data::texts,
+        json::list(json::one_of(EXPORTS));
+
+    /// `report.plots`: `all`, or names of plots, possibly none.
+    PlotNames(Plots):
+        |cx, node, key| Some(match node.text() {
+            Some("all") => Plots::All,
+            _ => Plots::Names(names(cx, node, key, &PLOTS)),
+        }),
+        |plots| match plots {
+            Plots::All => Data::text("all"),
+            Plots::Names(names) => Data::texts(names),
+        },
+        json::word_or("all", json::list(json::one_of(&PLOTS)));
+
+    /// An expression of `[null]`, which each case compiles for its own axes.
+    Expression(Arc<str>): |cx, node, key| Some(expression(cx, node, key)?.text.into()), Data::Text,
+        json::expression();
+
+    /// `null.outcomes`: conditions with the statuses they lead to.
+    Outcomes(Vec<(Arc<str>, Status)>):
+        |cx, node, _| {
+            let outcomes = wire::outcomes(cx, node).into_iter();
+            Some(outcomes.map(|(when, status)| (when.text.into(), status)).collect())
+        },
+        |outcomes| Data::List(outcomes.iter().map(outcome).collect()),
+        json!({ "type": "array", "items": json::object(
+            json!({ "when": json::expression(), "status": json::words::<Status>() }),
+            &["when", "status"],
+        ) });
+}
+
+fn name(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<String> {
+    let name = cx.text(node, key)?;
+    if !name.is_empty() && !name.starts_with('.') && name.chars().all(is_name_character) {
+        return Some(name);
     }
+    let message = format!("`{name}` can't be the name of a sweep");
+    cx.report(Code::Name, node.at, message)
+        .label("letters, digits, `_`, `-` and `.`")
+        .help("folders are named by it");
+    None
 }
 
 /// Whether a sweep's name can have the character.
@@ -67,42 +131,24 @@ pub(crate) fn is_name_character(c: char) -> bool {
     matches!(c, '_' | '-' | '.') || c.is_alphanumeric()
 }
 
-/// `plan.buckets`: ascending integers by name.
-pub(super) struct Buckets;
-
-impl Kind for Buckets {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, _: &str, manifest: &mut Manifest) {
-        let Some(section) = cx.section(node, "plan.buckets") else {
-            return;
-        };
-        let buckets = &mut manifest.plan.buckets;
-        for entry in &section.table.entries {
-            let path = section.path_of(&entry.key);
-            cx.provenance.note(&cx.texts, path, entry.value.at);
-            if let Some(list) = bucket_list(cx, &entry.value, &entry.key) {
-                buckets.push((Arc::from(entry.key.as_str()), list));
-            }
+fn buckets(cx: &mut Context<'_>, node: &Node, _: &str) -> Option<Vec<(Arc<str>, Vec<u64>)>> {
+    let section = cx.section(node, "plan.buckets")?;
+    let mut buckets = Vec::new();
+    for entry in &section.table.entries {
+        let path = section.path_of(&entry.key);
+        cx.provenance.note(&cx.texts, path, entry.value.at);
+        if let Some(list) = bucket_list(cx, &entry.value, &entry.key) {
+            buckets.push((Arc::from(entry.key.as_str()), list));
         }
-        // Sorted, because their order means nothing.
-        buckets.sort();
     }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        Some(Data::Named(manifest.plan.buckets.clone()))
-    }
-
-    fn schema(&self) -> Json {
-        json::named(json::list(json::whole(1)))
-    }
+    // Sorted, because their order means nothing.
+    buckets.sort();
+    Some(buckets)
 }
 
 fn bucket_list(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<u64>> {
-    let items = match &node.raw {
-        Raw::Array(items) => items.as_slice(),
-        _ => std::slice::from_ref(node),
-    };
     let mut list = Vec::new();
-    for item in items {
+    for item in node.items() {
         let wrong = match item.raw {
             Raw::Int(value) if value < 1 => "must be at least 1",
             Raw::Int(value) if list.last().is_some_and(|last| *last >= value as u64) => {
@@ -127,9 +173,6 @@ fn bucket_list(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Vec<u64>>
     Some(list)
 }
 
-/// `device.use`: one device, or a list of CUDA devices.
-pub(super) struct Devices;
-
 const DEVICES: &[&str] = &["auto", "cpu", "cuda", "cuda:0", "cuda:all", "null"];
 
 /// Devices that stand alone.
@@ -140,29 +183,15 @@ const ALONE: &[(&str, DeviceUse)] = &[
     ("cuda:all", DeviceUse::All(DeviceKind::Cuda)),
 ];
 
-impl Kind for Devices {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        if let Some(devices) = devices(cx, node, key) {
-            manifest.device.use_ = devices;
-        }
+fn device_names(devices: DeviceUse) -> Data {
+    if let DeviceUse::Listed(kind, indices) = &devices {
+        let names = indices
+            .iter()
+            .map(|index| format!("{}:{index}", kind.name()));
+        return Data::texts(names);
     }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        let devices = &manifest.device.use_;
-        if let DeviceUse::Listed(kind, indices) = devices {
-            let names = indices
-                .iter()
-                .map(|index| format!("{}:{index}", kind.name()));
-            return Some(Data::texts(names));
-        }
-        let alone = ALONE.iter().find(|(_, alone)| alone == devices);
-        alone.map(|(word, _)| Data::text(word))
-    }
-
-    fn schema(&self) -> Json {
-        let pattern = "^(auto|cpu|null|cuda|cuda:all|cuda:[0-9]+)$";
-        json::list(json!({ "type": "string", "pattern": pattern }))
-    }
+    let alone = ALONE.iter().find(|(_, alone)| *alone == devices);
+    Data::text(alone.map_or("", |(word, _)| *word))
 }
 
 fn devices(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<DeviceUse> {
@@ -196,51 +225,16 @@ fn devices(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<DeviceUse> {
     Some(DeviceUse::Listed(DeviceKind::Cuda, cuda))
 }
 
-/// `device.threads`: a number, or a string with environment variables that gives one.
-pub(super) struct DeviceThreads;
-
-impl Kind for DeviceThreads {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        match threads(cx, node, key) {
-            Some(Threads::Count(count)) => manifest.device.threads = count,
-            Some(Threads::All) => {
-                let message = format!("`{key}` can't be `all`");
-                cx.report(Code::OutOfBounds, node.at, message)
-                    .label("a number")
-                    .help("results of different thread counts can't be compared: say how many");
-            }
-            None => {}
+fn device_threads(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<u32> {
+    match threads(cx, node, key)? {
+        Threads::Count(count) => Some(count),
+        Threads::All => {
+            let message = format!("`{key}` can't be `all`");
+            cx.report(Code::OutOfBounds, node.at, message)
+                .label("a number")
+                .help("results of different thread counts can't be compared: say how many");
+            None
         }
-    }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        Some(Data::Integer(manifest.device.threads.into()))
-    }
-
-    fn schema(&self) -> Json {
-        json!({ "anyOf": [json::whole(1), json::string()] })
-    }
-}
-
-/// `cache.compile_threads`: a number or `all`, or a string that contains one of these.
-pub(super) struct CompileThreads;
-
-impl Kind for CompileThreads {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        if let Some(threads) = threads(cx, node, key) {
-            manifest.cache.compile_threads = threads;
-        }
-    }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        Some(match manifest.cache.compile_threads {
-            Threads::All => Data::text("all"),
-            Threads::Count(count) => Data::Integer(count.into()),
-        })
-    }
-
-    fn schema(&self) -> Json {
-        json!({ "anyOf": [json::whole(1), json::string()] })
     }
 }
 
@@ -261,113 +255,30 @@ fn threads(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Threads> {
     }
 }
 
-/// `measure.warmup`: `auto` or a number of runs.
-pub(super) struct WarmupRuns;
-
-impl Kind for WarmupRuns {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        let warmup = match &node.raw {
-            Raw::Text(text) if text == "auto" => Some(Warmup::Auto),
-            Raw::Text(text) => {
-                cx.unknown_word(node.at, key, text, ["auto"]);
-                None
-            }
-            _ => {
-                let runs = cx.integer(node, key, 0, i64::from(u32::MAX));
-                runs.and_then(|runs| u32::try_from(runs).ok().map(Warmup::Runs))
-            }
-        };
-        if let Some(warmup) = warmup {
-            manifest.measure.warmup = warmup;
+fn warmup(cx: &mut Context<'_>, node: &Node, key: &str) -> Option<Warmup> {
+    match &node.raw {
+        Raw::Text(text) if text == "auto" => Some(Warmup::Auto),
+        Raw::Text(text) => {
+            cx.unknown_word(node.at, key, text, ["auto"]);
+            None
+        }
+        _ => {
+            let runs = cx.integer(node, key, 0, i64::from(u32::MAX))?;
+            u32::try_from(runs).ok().map(Warmup::Runs)
         }
     }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        Some(match manifest.measure.warmup {
-            Warmup::Auto => Data::text("auto"),
-            Warmup::Runs(runs) => Data::Integer(runs.into()),
-        })
-    }
-
-    fn schema(&self) -> Json {
-        json::word_or("auto", json::whole(0))
-    }
 }
 
-/// `limits.prune`: statuses, and axes whose names are checked when the cases are known.
-pub(super) struct PruneRule;
-
-impl Kind for PruneRule {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, _: &str, manifest: &mut Manifest) {
-        let Some(mut section) = cx.section(node, "limits.prune") else {
-            return;
-        };
-        let on = section.need(cx, "on");
-        let on = on.and_then(|node| cx.word_list::<Status>(node, "on"));
-        let along = section.need(cx, "along");
-        let along = along.and_then(|node| cx.words(node, "along"));
-        section.finish(cx, &[]);
-        if let (Some(on), Some(along)) = (on, along) {
-            let along = along.iter().map(|name| name.value.as_str().into());
-            let along = along.collect();
-            manifest.limits.prune = Some(Prune { on, along });
-        }
-    }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        let Prune { on, along } = manifest.limits.prune.as_ref()?;
-        let on = Data::texts(on.iter().map(|status| status.word()));
-        Some(Data::Inline(vec![
-            ("on", on),
-            ("along", Data::texts(along)),
-        ]))
-    }
-
-    fn schema(&self) -> Json {
-        let statuses = json::list(json::words::<Status>());
-        let axes = json::list(json::string());
-        json::object(json!({ "on": statuses, "along": axes }), &["on", "along"])
-    }
-}
-
-/// `output.exports`: names of file formats, possibly none.
-pub(super) struct Exports;
-
-impl Kind for Exports {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        manifest.output.exports = names(cx, node, key, EXPORTS);
-    }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        Some(Data::texts(&manifest.output.exports))
-    }
-
-    fn schema(&self) -> Json {
-        json::list(json::one_of(EXPORTS))
-    }
-}
-
-/// `report.plots`: `all`, or names of plots, possibly none.
-pub(super) struct PlotNames;
-
-impl Kind for PlotNames {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        manifest.report.plots = match node.text() {
-            Some("all") => Plots::All,
-            _ => Plots::Names(names(cx, node, key, &PLOTS)),
-        };
-    }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        Some(match &manifest.report.plots {
-            Plots::All => Data::text("all"),
-            Plots::Names(names) => Data::texts(names),
-        })
-    }
-
-    fn schema(&self) -> Json {
-        json::word_or("all", json::list(json::one_of(&PLOTS)))
-    }
+fn prune(cx: &mut Context<'_>, node: &Node, _: &str) -> Option<Prune> {
+    let mut section = cx.section(node, "limits.prune")?;
+    let on = section.need(cx, "on");
+    let on = on.and_then(|node| cx.word_list::<Status>(node, "on"));
+    let along = section.need(cx, "along");
+    let along = along.and_then(|node| cx.words(node, "along"));
+    section.finish(cx);
+    let (on, along) = (on?, along?.into_iter());
+    let along = along.map(|name| name.value.into()).collect();
+    Some(Prune { on, along })
 }
 
 /// Names of a list, each known and each once. An empty list is fine.
@@ -391,55 +302,7 @@ fn names(
     found
 }
 
-/// An expression of `[null]`, which each case compiles for its own axes.
-pub(super) struct Expression {
-    pub(super) get: fn(&Manifest) -> Option<Arc<str>>,
-    pub(super) set: fn(&mut Manifest, Arc<str>),
-}
-
-impl Kind for Expression {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, key: &str, manifest: &mut Manifest) {
-        if let Some(text) = wire::expression(cx, node, key) {
-            (self.set)(manifest, text.text.into());
-        }
-    }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        (self.get)(manifest).map(Data::Text)
-    }
-
-    fn schema(&self) -> Json {
-        json::expression()
-    }
-}
-
-/// `null.outcomes`: conditions with the statuses they lead to.
-pub(super) struct Outcomes;
-
-impl Kind for Outcomes {
-    fn read(&self, cx: &mut Context<'_>, node: &Node, _: &str, manifest: &mut Manifest) {
-        let outcomes = wire::outcomes(cx, node);
-        let outcomes = outcomes
-            .into_iter()
-            .map(|(when, status)| (when.text.into(), status));
-        manifest.null_mut().outcomes = outcomes.collect();
-    }
-
-    fn get(&self, manifest: &Manifest) -> Option<Data> {
-        let outcomes = manifest.null.as_ref()?.outcomes.iter();
-        let outcomes = outcomes.map(|(when, status)| {
-            let status = Data::text(status.word());
-            Data::Inline(vec![("when", Data::text(when)), ("status", status)])
-        });
-        Some(Data::List(outcomes.collect()))
-    }
-
-    fn schema(&self) -> Json {
-        let properties = json!({
-            "when": json::expression(),
-            "status": json::words::<Status>(),
-        });
-        let outcome = json::object(properties, &["when", "status"]);
-        json!({ "type": "array", "items": outcome })
-    }
+fn outcome((when, status): &(Arc<str>, Status)) -> Data {
+    let status = Data::text(status.word());
+    Data::Inline(vec![("when", Data::text(when)), ("status", status)])
 }

@@ -2,7 +2,6 @@
 //! them.
 
 use super::describe::setting;
-use super::json;
 use super::kinds::{
     Boolean, Counts, Fraction, Integer, Number, OneOf, Path, Paths, Seconds, SeveralOf, Text, Texts,
 };
@@ -11,8 +10,9 @@ use super::special::{
     Outcomes, PlotNames, PruneRule, WarmupRuns,
 };
 use super::{Data, Setting};
-use crate::SCHEMA;
-use crate::settings::{Canonical, GB, PartsRule, Stopping};
+use crate::grammar::json;
+use crate::model::manifest::SCHEMA;
+use crate::model::settings::{Canonical, GB, PartsRule, Stopping};
 
 /// Upper bound of processes for a point: more would take too long.
 const MAX_FRESH_STARTS: u32 = 1000;
@@ -94,7 +94,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
             schema: json::string,
         },
     ),
-    setting("name", "names the folders of runs", &Name),
+    setting("name", "names the folders of runs", field!(Name {} of name)),
     setting(
         "about",
         "the question that the sweep answers",
@@ -126,7 +126,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting(
         "plan.buckets",
         "bounds that kernels are compiled for, by axis or derived value; else the workload's own",
-        &Buckets,
+        field!(Buckets {} of plan.buckets),
     )
     .hashed("buckets"),
     setting(
@@ -175,13 +175,13 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting(
         "device.use",
         "where to run: auto, cpu, cuda:0, cuda:all",
-        &Devices,
+        field!(Devices {} of device.use_),
     )
     .flag(&["--device"]),
     setting(
         "device.threads",
         "CPU threads of a measured program",
-        &DeviceThreads,
+        field!(DeviceThreads {} of device.threads),
     ),
     setting(
         "device.hardware",
@@ -225,7 +225,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting(
         "cache.compile_threads",
         "threads that compile",
-        &CompileThreads,
+        field!(CompileThreads {} of cache.compile_threads),
     )
     .flag(&["--compile-threads"]),
     setting(
@@ -294,7 +294,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting(
         "measure.warmup",
         "runs before the first sample of a point, or auto",
-        &WarmupRuns,
+        field!(WarmupRuns {} of measure.warmup),
     )
     .hashed("warmup")
     .flag(&["--warmup", "--num-warmup", "--warmup-steps"]),
@@ -386,7 +386,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting(
         "limits.prune",
         "skip points that are at least as large along these axes as one with such a status",
-        &PruneRule,
+        optional!(PruneRule {} of limits.prune),
     ),
     setting(
         "limits.skip_adjacent_oom",
@@ -502,7 +502,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting(
         "output.exports",
         "files in other formats that a run writes",
-        &Exports,
+        field!(Exports {} of output.exports),
     ),
     setting(
         "report.baseline",
@@ -529,7 +529,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         field!(Integer { from: 1, to: u32::MAX } of report.iterations),
     )
     .flag(&["--iterations"]),
-    setting("report.plots", "which plots are made", &PlotNames),
+    setting("report.plots", "which plots are made", field!(PlotNames {} of report.plots)),
     setting(
         "report.format",
         "file formats of plots",
@@ -576,7 +576,10 @@ pub(crate) static SETTINGS: &[Setting] = &[
     setting(
         "null.outcomes",
         "conditions with statuses, of which the first that holds decides; a `timeout` really hangs",
-        &Outcomes,
+        &Outcomes {
+            get: |manifest| Some(manifest.null.as_ref()?.outcomes.clone()),
+            set: |manifest, outcomes| manifest.null_mut().outcomes = outcomes,
+        },
     )
     .hashed_in_cases(),
 ];

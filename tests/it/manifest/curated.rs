@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sweeper::grid::Grid;
-use sweeper::manifest::{Manifest, Overrides, Sources, reference, registry};
+use sweeper::manifest::{Manifest, Overrides, Sources, key_reference, reference, registry};
 use sweeper::plan::canonical::Canonical;
 use sweeper::plan::published::Sampling;
 
@@ -127,16 +127,25 @@ fn the_published_sampling_is_reproduced() {
     assert_eq!(sampling.kept.iter().filter(|kept| **kept).count(), 33);
 }
 
-#[test]
-fn the_page_has_every_setting() {
-    const MARKS: [&str; 2] = ["<!-- settings -->\n", "<!-- end of settings -->"];
-    let path = Path::new("manifests/README.md");
+/// A page that has a table between marks; the page with it.
+fn with_table(path: &str, name: &str, table: &str) -> String {
     let page = std::fs::read_to_string(path).unwrap();
-    let start = page.find(MARKS[0]).unwrap() + MARKS[0].len();
-    let end = page.find(MARKS[1]).unwrap();
-    let whole = format!("{}{}{}", &page[..start], reference(), &page[end..]);
-    golden(path, &whole).unwrap();
-    assert!(whole.lines().count() <= 235, "too long to be learnt");
+    let marks = [
+        format!("<!-- {name} -->\n"),
+        format!("<!-- end of {name} -->"),
+    ];
+    let start = page.find(&marks[0]).unwrap() + marks[0].len();
+    let end = page.find(&marks[1]).unwrap();
+    let whole = format!("{}{table}{}", &page[..start], &page[end..]);
+    golden(Path::new(path), &whole).unwrap();
+    whole
+}
+
+#[test]
+fn the_pages_have_every_key() {
+    let page = with_table("manifests/README.md", "settings", &reference());
+    assert!(page.lines().count() <= 235, "too long to be learnt");
+    with_table("docs/keys.md", "keys", &key_reference());
 }
 
 #[test]

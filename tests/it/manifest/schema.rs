@@ -1,5 +1,7 @@
 //! The JSON Schema and the starter manifest.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use sweeper::manifest::{Manifest, Overrides, STARTER, Sources, registry, schema};
 
@@ -103,7 +105,16 @@ fn misspelt_keys_do_not_fit_the_schema() {
     }
 }
 
-/// The keys that the reader knows in a section, from its own help.
+/// The keys that the reader knows where `zzzz` stands, from its own help.
+fn keys_in(text: &str) -> Vec<String> {
+    let errors = errors(text);
+    let (_, after) = errors.split_once("unknown key `zzzz`").unwrap();
+    let (_, keys) = after.split_once("keys here: ").unwrap();
+    let keys = keys.lines().next().unwrap().split(' ');
+    keys.map(str::to_owned).collect()
+}
+
+/// The keys that the reader knows in a section.
 fn keys_of(section: &str) -> Vec<String> {
     let text = format!(
         "schema = 1\n{}\n[grid]\nT = 1\nK = 1\nC = 1\n{}",
@@ -114,14 +125,7 @@ fn keys_of(section: &str) -> Vec<String> {
             _ => format!("[case.crf]\nworkload = \"semicrf\"\n[{section}]\nzzzz = 1"),
         }
     );
-    let errors = errors(&text);
-    let (_, keys) = errors.split_once("keys here: ").unwrap();
-    keys.lines()
-        .next()
-        .unwrap()
-        .split(' ')
-        .map(str::to_owned)
-        .collect()
+    keys_in(&text)
 }
 
 #[test]
@@ -144,6 +148,42 @@ fn the_schema_has_the_keys_that_are_read() {
         wanted.sort();
         let read = keys_of(section);
         assert_eq!(wanted, read.iter().collect::<Vec<_>>(), "[{section}]");
+    }
+}
+
+/// Which keys are read depends on the kind of a workload or backend; the schema has those of all.
+#[test]
+fn the_schema_has_the_keys_of_every_kind_of_workload_and_backend() {
+    const WORKLOADS: &str = "[workload.w]\noutputs.y = { shape = [2] }\n\
+                             check = { reference = \"none\" }\n[workload.program]";
+    let schema = schema(&REGISTRY);
+    for (table, kinds) in [
+        (
+            "workload",
+            &["", "kernelbench = \"tests/manifests/kernelbench/rows.py\""][..],
+        ),
+        (
+            "backend",
+            &[
+                "workload = \"w\"\nc = \"tests/manifests/declared/add.c\"",
+                "workload = \"program\"\ncommand = [\"true\"]",
+                "workload = \"w\"\npython = \"tests/manifests/kernelbench/rows.py\"",
+                "workload = \"w\"\nkernelbench = \"model\"",
+            ],
+        ),
+    ] {
+        let mut read = BTreeSet::new();
+        for kind in kinds {
+            read.extend(keys_in(&format!(
+                "schema = 1\n{WORKLOADS}\n[{table}.b]\nzzzz = 1\n{kind}"
+            )));
+        }
+        // Before backends are read, each has the keys of the one that it is like.
+        read.extend((table == "backend").then(|| "like".to_owned()));
+        let pointer = format!("/properties/{table}/additionalProperties/properties");
+        let properties = schema.pointer(&pointer).unwrap().as_object().unwrap();
+        let wanted: BTreeSet<String> = properties.keys().cloned().collect();
+        assert_eq!(wanted, read, "[{table}]");
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use regex_lite::Regex;
 use serde_json::{Number, Value};
 
-use sweeper_manifest::declared::command_declaration::{MetricSource, OutputText};
+use sweeper_manifest::user::command_declaration::{MetricSource, OutputText};
 use sweeper_model::files;
 
 /// A number over this is none of a run: sums and squares of such numbers would be infinite, which

@@ -11,8 +11,8 @@ use sweeper_program::{Runner, Tensors};
 
 use super::ForeignRunner;
 use crate::device::{DeviceError, DeviceMemory, Job, Prepared, RunsPrograms, Sample};
-use sweeper_manifest::declared::command_declaration::{CommandTime, MetricSource, OutputText};
-use sweeper_manifest::declared::{CommandRequest, SCRATCH_MARK};
+use sweeper_manifest::user::command_declaration::{CommandTime, MetricSource, OutputText};
+use sweeper_manifest::user::{CommandRequest, SCRATCH_MARK};
 use sweeper_model::expression::{Expression, Operand};
 use sweeper_model::files;
 use sweeper_model::row::metric::{Better, Metric, OF_SYSTEM};

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::device::DeviceError;
-use sweeper_manifest::declared::command_declaration::CommandSource;
+use sweeper_manifest::user::command_declaration::CommandSource;
 use sweeper_model::files;
 
 /// Files that had the contents that they should have when they were looked at last. Only those that

@@ -21,7 +21,7 @@ use crate::device::outputs::{Outputs, Reading};
 use crate::device::{
     DeviceError, DeviceMemory, Job, Preparation, Prepared, RunsPrograms, Sample, UnseenRun,
 };
-use sweeper_manifest::declared::python::declaration::PythonFile;
+use sweeper_manifest::python_files::PythonFile;
 use sweeper_model::identity::CacheState;
 use sweeper_model::row::outcome::{LibraryUse, Status};
 
