@@ -58,7 +58,7 @@ pub enum CacheError {
         mode: u32,
     },
     /// The path holds nothing that entries could be read from.
-    #[error("{path} is no kernel cache and no bundle of one: {reason}")]
+    #[error("{path} is neither a kernel cache nor a bundle of one: {reason}")]
     NotASource {
         /// The path.
         path: PathBuf,
@@ -66,7 +66,7 @@ pub enum CacheError {
         reason: String,
     },
     /// The path names a file that an export would destroy.
-    #[error("{path} is there already, and is no bundle of kernels; name another file")]
+    #[error("{path} is there already, and is not a bundle of kernels; name another file")]
     NotABundle {
         /// The path.
         path: PathBuf,

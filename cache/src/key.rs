@@ -73,7 +73,7 @@ pub struct FieldDigest {
     pub tag: String,
     /// SHA-256 of its value.
     pub digest: Digest,
-    /// The value, for people. It is no part of the key.
+    /// The value, for people. It is not part of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }

@@ -155,7 +155,7 @@ fn first_failure(runs: &[Source]) -> String {
     })
 }
 
-/// Keeps the spread for `compare`; none for a device that is no machine.
+/// Keeps the spread for `compare`; none for a device that is not a machine.
 fn remember(
     runs: &[Source],
     seconds: f64,

@@ -178,7 +178,7 @@ fn open(named: &[Vec<String>; 2], dir: &Path) -> Result<[Vec<Source>; 2], String
     Ok([a, b])
 }
 
-/// A folder that is no run but has some in it stands for them.
+/// A folder that is not a run but has some in it stands for them.
 fn expanded(name: &str) -> Result<Vec<String>, String> {
     let path = Path::new(name);
     if !path.is_dir() || folders::is_run(path) {

@@ -1,4 +1,4 @@
-//! Flags of the guides that are no flags here, with their replacements.
+//! Flags of the guides that are not flags here, with their replacements.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 

@@ -143,7 +143,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let error = hints::explain(error);
-            // Help and version are no errors and go to standard output.
+            // Help and version are not errors, and go to standard output.
             let printed = error.print();
             let is_lost = printed.is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe);
             let exit = match error.use_stderr() {

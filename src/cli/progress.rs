@@ -57,7 +57,7 @@ impl<'a> Shown<'a> {
         if let Ok(style) = ProgressStyle::with_template(style) {
             let style =
                 style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
-                    // A screen that can't be written to is no reason to stop measuring.
+                    // A screen that can't be written to does not stop measuring.
                     let _ = write!(out, "{:.1}/s", state.per_sec());
                 });
             bar.set_style(style.progress_chars("=> "));

@@ -332,7 +332,7 @@ pub fn answer_of(ended: &Ended, manifest: &Manifest) -> Option<Answer> {
 }
 
 /// Prints the operations guide's comparison of a run's operations, if it has any; a comparison that
-/// can't be made is no failure of the run, and `sweeper report` explains it.
+/// can't be made is not a failure of the run, and `sweeper report` explains it.
 pub fn show_operations(folder: &Path, manifest: &Manifest, screen: &Screen) {
     let run = folder.to_string_lossy().into_owned();
     let Ok(sources) = source::open_all(&[run], folder) else {

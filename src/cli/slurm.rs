@@ -40,7 +40,7 @@ pub(super) fn requeue(ended: &Ended, screen: &Screen) {
     // would be started again.
     let job = std::env::var_os("SLURM_JOB_ID").and_then(|_| hold::job());
     let Some(job) = job else {
-        return screen.warning("--requeue: this is no job of Slurm");
+        return screen.warning("--requeue: this is not a job of Slurm");
     };
     if signals::was_told_to_end() {
         return;

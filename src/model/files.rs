@@ -15,7 +15,7 @@ use crate::identity::Digest;
 /// Opens a file for reading.
 ///
 /// # Errors
-/// Those of the file system, or that it is no regular file.
+/// Those of the file system, or that it is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     open_as(OpenOptions::new().read(true), path)
 }
@@ -23,14 +23,14 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Opens a file as `options` say.
 ///
 /// # Errors
-/// Those of the file system, or that it is no regular file.
+/// Those of the file system, or that it is not a regular file.
 pub fn open_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     // Opening a pipe waits for its other end, unless it is told not to.
     let file = options.custom_flags(flags(OFlags::NONBLOCK)).open(path)?;
     regular(file)
 }
 
-/// Opens a file of our own, which is no link to another user's file.
+/// Opens a file of our own, which is not a link to another user's file.
 ///
 /// # Errors
 /// Those of the file system, or that it is a link or no regular file.
@@ -64,7 +64,7 @@ pub fn create(folder: &Path, name: &str) -> io::Result<BufWriter<File>> {
 /// The bytes of a file.
 ///
 /// # Errors
-/// Those of the file system, or that it is no regular file.
+/// Those of the file system, or that it is not a regular file.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.read_to_end(&mut bytes)?;
@@ -74,7 +74,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// The text of a file.
 ///
 /// # Errors
-/// Those of the file system, or that it is no regular file, or no text.
+/// Those of the file system, or that it is not a regular file, or no text.
 pub fn read_to_string(path: &Path) -> io::Result<String> {
     io::read_to_string(open(path)?)
 }
@@ -116,7 +116,7 @@ pub fn is_binary(path: &Path) -> bool {
 /// The SHA-256 of a file.
 ///
 /// # Errors
-/// Those of the file system, or that it is no regular file.
+/// Those of the file system, or that it is not a regular file.
 pub fn digest(path: &Path) -> io::Result<Digest> {
     let mut hasher = Sha256::new();
     io::copy(&mut open(path)?, &mut hasher)?;
@@ -258,8 +258,8 @@ fn beside(path: &Path, bytes: &[u8]) -> io::Result<std::path::PathBuf> {
 /// Writes a file beside a cache's own, as a whole.
 ///
 /// # Errors
-/// Those of the file system; if the folder is no cache, which would refuse a folder with files in
-/// it.
+/// Those of the file system; if the folder is not a cache, which would refuse a folder with files
+/// in it.
 pub fn write_beside_cache(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::metadata(folder.join("CACHEDIR.TAG"))?;

@@ -117,7 +117,7 @@ mod tests {
         })
     }
 
-    /// Positive numbers of every size, those that are no normal ones among them.
+    /// Positive numbers of every size, those that are not normal ones among them.
     fn positive() -> impl Strategy<Value = f64> {
         use prop::num::f64::{INFINITE, NORMAL, POSITIVE, SUBNORMAL, ZERO};
         (POSITIVE | NORMAL | SUBNORMAL | INFINITE | ZERO).prop_map(|number: f64| number)

@@ -41,7 +41,7 @@ impl FromStr for Shard {
             is_one.then_some(Shard { count, index })
         });
         parsed.ok_or_else(|| {
-            format!("`{text}` is no shard: it is such as 3/16, the third of 16, at most {MOST}")
+            format!("`{text}` is not a shard: it is such as 3/16, the third of 16, at most {MOST}")
         })
     }
 }

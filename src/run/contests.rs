@@ -19,7 +19,7 @@ type Group<'p> = (&'p str, Phase, Mode);
 
 /// A configuration that has a row.
 struct Known {
-    /// None where it is no rival of others: it failed, or was outraced.
+    /// None where it is not a rival of others: it failed, or was outraced.
     rival: Option<Rival>,
     earlier_rows: u32,
 }

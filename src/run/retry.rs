@@ -38,8 +38,8 @@ impl Job {
 }
 
 impl Retry {
-    /// Reads words as the command line has them: statuses, `failed` for all that are no results, or
-    /// `wide`.
+    /// Reads words as the command line has them: statuses, `failed` for all that are not results,
+    /// or `wide`.
     ///
     /// # Errors
     /// A sentence about the first that is neither.
@@ -53,7 +53,7 @@ impl Retry {
                 _ if word == WIDE => wide = true,
                 Some(status) if status.is_fine() => {
                     return Err(format!(
-                        "`{word}` is no failure; --fresh measures all points again"
+                        "`{word}` is not a failure; --fresh measures all points again"
                     ));
                 }
                 Some(status) => {

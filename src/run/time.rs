@@ -108,7 +108,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     seconds
         .filter(is_time)
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| format!("`{text}` is no time: it is such as 90s, 30m or 2h"))
+        .ok_or_else(|| format!("`{text}` is not a time: it is such as 90s, 30m or 2h"))
 }
 
 /// A time, as people give it.

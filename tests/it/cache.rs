@@ -155,10 +155,10 @@ fn a_file_that_is_no_bundle_is_neither_read_nor_overwritten() {
     let place = with_bundle();
     let export = place.sweeper(&["cache", "export", "m.toml", "--cache-dir", "there"]);
     assert_eq!(code(&export), 6);
-    said(&export, "is no bundle");
+    said(&export, "is not a bundle");
     let import = place.sweeper(&["cache", "import", "m.toml", "--cache-dir", "there"]);
     assert_eq!(code(&import), 6);
-    said(&import, "m.toml is no kernel cache and no bundle");
+    said(&import, "m.toml is neither a kernel cache nor a bundle");
     assert_eq!(code(&place.sweeper(&["check", "m.toml"])), 0, "it is whole");
 }
 

@@ -81,7 +81,7 @@ fn a_calibration_says_what_fusing_gains_and_raises_ceilings() {
     controls_were_measured(&fs::read_to_string(folder.join("records.csv")).unwrap());
     the_table_agrees(&place, &folder, profiles);
     ceilings_rose(&place, &folder, &said);
-    // Peaks on paper are no part of a run's identity: they may be given later.
+    // Peaks on paper are not part of a run's identity: they may be given later.
     let (again, _) = calibrated(&place, &["--peak-bandwidth=10"]);
     assert_eq!(again, folder);
     let later = json(&folder.join("exports/calibration_profile.json"));

@@ -36,7 +36,7 @@ fn program(words: &str, backend: &str, phase: Phase, target: &Target) -> Program
 }
 
 /// Of each layer its input alone is kept for the backward pass, and one layer at a time is computed
-/// again. More layers are no further kernels.
+/// again. More layers are not further kernels.
 #[test]
 fn a_step_takes_less_memory() {
     const MODEL: &str = "batch=4 context=64 vocabulary=64 d_model=64 d_ff=128 heads=2";

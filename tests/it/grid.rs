@@ -70,7 +70,7 @@ fn every_form_of_an_axis_has_its_values() {
         );
         let text = text.replace("else = 1", "else = 2");
         let values = if form.contains("range = [0, 5]") {
-            // 0 is no batch size: the axis is a new one, from which the batch size is derived.
+            // 0 is not a batch size: the axis is a new one, from which the batch size is derived.
             let text = text.replace("\nB = {", "\nb = {").replace("B + 1", "b + 1");
             let manifest = manifest(&text);
             values(&Grid::new(&manifest), "b")
@@ -272,7 +272,7 @@ fn cases_take_axes_of_their_workload_and_rules_that_name_them() {
     assert_eq!(manifest.cases[1].needs, [0]);
     let grid = Grid::new(&manifest);
     let lines = labels(text);
-    // `scale` is no parameter: points that differ in it alone are equal.
+    // `scale` is not a parameter: points that differ in it alone are equal.
     let expected = [
         "crf T=8 K=2 C=3 fused forward",
         "norm rows=1 dim=4 scale=1 eager forward",

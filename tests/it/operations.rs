@@ -204,8 +204,8 @@ fn cuda_kernels_compile_without_spills() {
     }
 }
 
-/// Rows that fill nothing, rows that fill their lanes, and a number of elements that is no multiple
-/// of four.
+/// Rows that fill nothing, rows that fill their lanes, and a number of elements that is not a
+/// multiple of four.
 const ON_A_GPU: &str = r#"
 schema = 1
 name   = "gpu"

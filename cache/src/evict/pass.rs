@@ -93,7 +93,7 @@ impl Evictor {
     }
 
     /// One pass: empties the queue from its head until `goal` bytes are left, and scans when there
-    /// is no queue. Yields the evicted space.
+    /// is not a queue. Yields the evicted space.
     pub(crate) fn run(
         &self,
         state: &mut State,

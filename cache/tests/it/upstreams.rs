@@ -121,7 +121,7 @@ fn bad_entries_of_an_upstream_are_passed_over_and_said_once() {
     );
     assert_eq!(cache.take_warnings(), []);
     assert!(path.exists(), "nothing is changed there");
-    // Bad entries are no failures of the upstream.
+    // Bad entries are not failures of the upstream.
     assert!(is_hit(&cache, &key(4)));
 }
 

@@ -89,7 +89,8 @@ fn of_key(args: &ExplainArgs, screen: &Screen) -> Result<Exit, CacheError> {
     };
     match cache.catalog()?.explain_entry(&name) {
         None => {
-            screen.error("what is under that name is no entry; `sweeper cache verify` says why");
+            screen
+                .error("what is under that name is not an entry; `sweeper cache verify` says why");
             return Ok(Exit::Files);
         }
         Some(explanation) if screen.json => screen.json(&explanation),

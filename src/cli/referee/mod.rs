@@ -263,7 +263,7 @@ impl Bench<'_> {
                     let candidate = serde_json::from_slice(&line);
                     return Ok(Some(candidate.map_err(|error| {
                         format!(
-                            "the line is no candidate (`{{\"id\": ..., \"code\": ...}}`): {error}"
+                            "the line is not a candidate (`{{\"id\": ..., \"code\": ...}}`): {error}"
                         )
                     })));
                 }

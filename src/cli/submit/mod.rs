@@ -168,7 +168,7 @@ fn prepare(
     let absolute = |path: &Path| {
         let path = std::path::absolute(path).map_err(|error| error.to_string())?;
         let text = path.to_str().map(str::to_owned);
-        text.ok_or_else(|| format!("{} is no text", path.display()))
+        text.ok_or_else(|| format!("{} is not text", path.display()))
     };
     let results = absolute(&manifest.output.dir)?;
     let place = absolute(Path::new("."))?;

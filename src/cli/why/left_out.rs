@@ -1,4 +1,4 @@
-//! Combinations of the grid that are no points of the plan, and the rules that leave them out.
+//! Combinations of the grid that are not points of the plan, and the rules that leave them out.
 
 use sweeper_manifest::case::Rule;
 use sweeper_manifest::grid::{Fate, Point};

@@ -9,8 +9,8 @@ use sweeper_model::files;
 /// Beside the cache's own files.
 const FILE: &str = "bound_bytes";
 
-/// Remembers the bound that a sweep has. That it can't is no trouble: nothing but `sweeper cache`
-/// reads it.
+/// Remembers the bound that a sweep has. Where it can't, nothing is lost: only `sweeper cache` reads
+/// it.
 pub fn remember(folder: &Path, bytes: u64) {
     if remembered(folder) != Some(bytes) {
         let _ = files::write_beside_cache(&folder.join(FILE), format!("{bytes}\n").as_bytes());
@@ -31,7 +31,7 @@ mod tests {
     fn a_bound_is_remembered_beside_a_cache() {
         let folder = tempfile::tempdir().unwrap();
         remember(folder.path(), 5);
-        assert_eq!(remembered(folder.path()), None, "that is no cache");
+        assert_eq!(remembered(folder.path()), None, "that is not a cache");
         fs::write(folder.path().join("CACHEDIR.TAG"), "").unwrap();
         remember(folder.path(), 5);
         assert_eq!(remembered(folder.path()), Some(5));

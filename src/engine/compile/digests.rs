@@ -120,7 +120,10 @@ mod tests {
         let cache = folder.path().join("cache");
         let digests = Digests::remembered_in(Some(&cache));
         digests.of(&file).unwrap();
-        assert!(!cache.exists(), "a folder that is no cache stays as it is");
+        assert!(
+            !cache.exists(),
+            "a folder that is not a cache stays as it is"
+        );
         fs::create_dir(&cache).unwrap();
         fs::write(cache.join("CACHEDIR.TAG"), "").unwrap();
         let first = digests.of(&file).unwrap();

@@ -3,7 +3,7 @@
 use elf::ElfBytes;
 use elf::endian::AnyEndian;
 
-/// Refuses a file that is no ELF file, or whose segments or sections lie outside of it.
+/// Refuses a file that is not an ELF file, or whose segments or sections lie outside of it.
 ///
 /// # Errors
 /// The end of a sentence about the file.

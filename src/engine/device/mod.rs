@@ -179,7 +179,7 @@ pub struct Preparation {
     pub import_ns: u64,
     /// The first call of a function in an interpreter, in which it compiles, in nanoseconds.
     pub first_call_ns: Option<u64>,
-    /// Files of the user that it loaded and that are no part of the run's identity.
+    /// Files of the user that it loaded and that are not part of the run's identity.
     pub unlisted: Vec<String>,
     /// Configurations that autotuners have chosen so far for kernels that it launches, such as
     /// `softmax_kernel: BLOCK=1024 num_warps=8`.
@@ -545,6 +545,6 @@ fn spec_of<'a>(buffer: &Buffer, specs: &'a [TensorSpec]) -> Result<&'a TensorSpe
             && spec.size_bytes() == buffer.size_bytes()
     };
     specs.iter().find(is_same).ok_or_else(|| {
-        DeviceError::Launch(format!("`{}` is no output of the problem", buffer.name))
+        DeviceError::Launch(format!("`{}` is not an output of the problem", buffer.name))
     })
 }

@@ -86,7 +86,7 @@ pub(super) fn complaint(
     (point, specs, carries_state): (&BlockPoint, &[TensorSpec], bool),
     device: &mut dyn Device,
 ) -> Result<Option<String>, DeviceError> {
-    // State that a loop has carried is no answer of the oracle.
+    // State that a loop has carried is not an answer of the oracle.
     if !carries_state {
         let outputs = auto.results(device, specs)?;
         let verdict = instance.judge(&Outputs::Host(outputs), point, Checked::Full)?;

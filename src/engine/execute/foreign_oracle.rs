@@ -91,7 +91,7 @@ fn is_torch(request: &serde_json::Value) -> bool {
 }
 
 /// The right outputs of a problem whose reference is a function of the user, from the cache or by a
-/// call. `None` where the reference is no such function.
+/// call. `None` where the reference is not such a function.
 ///
 /// # Errors
 /// The outcome of all points of the problem.

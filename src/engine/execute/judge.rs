@@ -107,7 +107,7 @@ impl<'a> Judge<'a> {
                 }),
             },
             Judgement::Distance { value, bound } => {
-                // A distance that is no number is no right one.
+                // A distance that is not a number is not a right one.
                 let error = if value.is_nan() { f64::INFINITY } else { value };
                 let check = TensorCheck {
                     tensor: self.outputs.clone(),

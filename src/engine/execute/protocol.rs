@@ -189,7 +189,7 @@ pub struct Rival {
 
 impl Rival {
     /// The configuration that was measured; none where it has no result or was outraced, so that it
-    /// is no rival of any.
+    /// is not a rival of any.
     pub fn of(backend: &str, phase: Phase, mode: Mode, outcome: &Outcome) -> Option<Self> {
         let found = outcome.measurement.as_ref()?;
         let is_out = outcome.status != Status::Ok || found.flags.contains(&Flag::Outraced);

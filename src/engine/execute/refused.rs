@@ -78,7 +78,7 @@ pub(super) fn failed(error: DeviceError) -> Outcome {
 }
 
 /// The outcome of a point that was refused. That a device can't launch one configuration of a tuned
-/// backend is no failure of the run: others are tried for that.
+/// backend is not a failure of the run: others are tried for that.
 pub(super) fn of_configuration(point: &BlockPoint, outcome: Outcome) -> Outcome {
     match (outcome.status, &point.tuned) {
         (Status::LaunchError, Some(_)) => outcome.because_of(Cause::Device),

@@ -188,7 +188,7 @@ fn baseline(cx: &mut Context<'_>, node: &Node, cases: &[Case]) -> Option<&'stati
         known.sort_unstable();
         known.dedup();
         let message = format!("the baseline `{word}` is not measured");
-        // One that was left out, from the command line perhaps, is no slip of the pen.
+        // One that was left out, from the command line perhaps, is not a slip of the pen.
         let exists = cases
             .iter()
             .any(|case| case.workload.info.backend(&word).is_some());

@@ -443,7 +443,7 @@ mod tests {
             ("of_other.h", true),
         ];
         assert_eq!(found, expected.map(|(name, is)| (name.to_owned(), is)));
-        // Another branch is no part of a guard.
+        // Another branch is not part of a guard.
         let text = "#ifndef A\n#define A\n#else\n#include \"a.h\"\n#endif";
         assert!(directives(text)[0].is_conditional);
     }

@@ -134,7 +134,7 @@ fn pow2(first: Number, last: Number) -> Made {
     let is_power = |value: i64| value > 0 && value & (value - 1) == 0;
     if !is_power(first) || !is_power(last) {
         let wrong = if is_power(first) { last } else { first };
-        return Err(format!("{wrong} is no power of two"));
+        return Err(format!("{wrong} is not a power of two"));
     }
     if first > last {
         return Err("the first end must not be more than the last".to_owned());

@@ -27,7 +27,7 @@ pub(crate) struct Context<'a> {
     pub(crate) diagnostics: Diagnostics,
     pub(crate) provenance: Provenance,
     /// Names of axes, parameters and tensors, and paths of tables such as `workload.axpy`, that
-    /// could not be read: that they are missing is no second mistake.
+    /// could not be read: that they are missing is not a second mistake.
     pub(crate) broken: BTreeSet<String>,
     /// Names that expressions of the backend that is read have used so far.
     pub(crate) used: BTreeSet<String>,
@@ -305,7 +305,7 @@ pub(crate) struct Section<'n> {
     pub(crate) at: At,
     pub(crate) path: String,
     asked: BTreeSet<&'static str>,
-    /// Keys that no reader asked for are no further mistakes.
+    /// Keys that no reader asked for are not further mistakes.
     is_abandoned: bool,
 }
 
@@ -390,7 +390,8 @@ impl<'n> Section<'n> {
         entries.filter(|entry| !self.asked.contains(entry.key.as_str()))
     }
 
-    /// Leaves a table that is wrong as a whole: that keys of it are not read is no second mistake.
+    /// Leaves a table that is wrong as a whole: keys of it that are not read are not a second
+    /// mistake.
     pub(crate) fn abandon(&mut self) {
         self.is_abandoned = true;
     }

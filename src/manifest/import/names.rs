@@ -71,7 +71,7 @@ pub(super) fn hostile_variants(json: &str) -> Vec<String> {
     variants.collect()
 }
 
-/// Panics if a manifest is no TOML, or has a key that a hostile text made.
+/// Panics if a manifest is not TOML, or has a key that a hostile text made.
 #[cfg(test)]
 pub(super) fn assert_unharmed(manifest: &str) {
     fn keys(table: &toml::Table) -> Vec<&str> {

@@ -71,7 +71,7 @@ impl<'t> Reader<'t> {
         let Some(after) = self.rest.trim_start().strip_prefix(symbol) else {
             return false;
         };
-        // `*` is no beginning of `**`, nor `/` of `//`.
+        // `*` is not a beginning of `**`, nor `/` of `//`.
         let is_longer = ["*", "/"].contains(&symbol) && after.starts_with(symbol);
         if !is_longer {
             self.rest = after;
@@ -157,7 +157,7 @@ impl<'t> Reader<'t> {
                     .ok()
                     .and_then(|index| items.get(index).cloned())
                     .ok_or_else(|| format!("there is no element {index}"))?,
-                _ => return Err("an index of what is no list".to_owned()),
+                _ => return Err("an index of what is not a list".to_owned()),
             };
         }
         Ok(value)
@@ -210,7 +210,7 @@ impl<'t> Reader<'t> {
         let whole = text.parse().map(Object::Int);
         whole
             .or_else(|_| text.parse().map(Object::Float))
-            .map_err(|_| format!("`{text}` is no number"))
+            .map_err(|_| format!("`{text}` is not a number"))
     }
 
     /// Items up to the closing bracket: written out, or `expression for name in list`.
@@ -255,7 +255,7 @@ impl<'t> Reader<'t> {
         }
         self.names = names;
         let Object::List(values) = self.sum()? else {
-            return Err("`for` over what is no list".to_owned());
+            return Err("`for` over what is not a list".to_owned());
         };
         self.expect(close)?;
         let mut items = Vec::new();
@@ -318,7 +318,7 @@ fn combined(symbol: &str, a: Object, b: Object) -> Result<Object, String> {
     let real = |object: Object| match object {
         Object::Int(value) => Ok(value as f64),
         Object::Float(value) => Ok(value),
-        other => Err(format!("{other:?} is no number")),
+        other => Err(format!("{other:?} is not a number")),
     };
     let (a, b) = (real(a)?, real(b)?);
     Ok(Object::Float(match symbol {

@@ -58,10 +58,10 @@ const UNITS: [(&str, f64); 9] = [
 /// The rows of a file called `name`: one for each configuration, in its order.
 ///
 /// # Errors
-/// A sentence: the text is no T4, or has a unit that is not known.
+/// A sentence: the text is not T4, or has a unit that is not known.
 pub fn rows(text: &str, name: &str) -> Result<Vec<Row>, String> {
     let file: File = serde_json::from_str(text)
-        .map_err(|error| format!("this is no file of results in the T4 format: {error}"))?;
+        .map_err(|error| format!("this is not a file of results in the T4 format: {error}"))?;
     let word = |key: &str| file.metadata.get(key).and_then(Json::as_str);
     let unit_ns = unit_ns(word("timeunit").unwrap_or("milliseconds"))?;
     let kernel = word("kernel_name").unwrap_or(name);

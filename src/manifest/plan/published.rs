@@ -220,7 +220,7 @@ impl Sampling {
     }
 }
 
-/// The configurations of the points of a case; `None` where a size is no positive integer.
+/// The configurations of the points of a case; `None` where a size is not a positive integer.
 fn configurations(grid: &Grid<'_>, case: usize) -> Vec<Option<Configuration>> {
     let slots = slots(grid, case);
     let mut reader = grid.reader(case);

@@ -124,7 +124,7 @@ impl Word {
                 }
             }
             Word::Bare(word) => format!(
-                "`{word}` is no case, workload, backend, phase or value of an axis here; backends are {}, phases {}",
+                "`{word}` is not a case, workload, backend, phase or value of an axis here; backends are {}, phases {}",
                 listed(
                     cases
                         .iter()

@@ -77,7 +77,7 @@ impl Overrides {
                 Ok(())
             }
             _ => {
-                let message = format!("`--set {assignment}` is no assignment");
+                let message = format!("`--set {assignment}` is not an assignment");
                 let diagnostic = Diagnostic::new(Code::Override, message)
                     .help("write `--set KEY=VALUE`, such as `--set grid.T=256,512`");
                 Err(diagnostic.into())
@@ -246,7 +246,7 @@ impl Target<'_> {
     fn apply(&self, root: &mut Node) -> Result<(), String> {
         let segments: Vec<&str> = self.setting.path.split('.').collect();
         if segments.iter().any(|segment| segment.is_empty()) {
-            return Err(format!("`{}` is no key path", self.setting.path));
+            return Err(format!("`{}` is not a key path", self.setting.path));
         }
         if let ["grid", axis] = *segments {
             self.replace_in_cases(root, axis);
@@ -282,7 +282,9 @@ impl Target<'_> {
         };
         let path = &self.setting.path;
         let Some(table) = node.table_mut() else {
-            return Err(format!("`{path}` goes through something that is no table"));
+            return Err(format!(
+                "`{path}` goes through something that is not a table"
+            ));
         };
         if *segment == "*" {
             for entry in &mut table.entries {

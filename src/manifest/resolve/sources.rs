@@ -60,7 +60,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Sources of a text that is no file; paths in it are relative to the current folder.
+    /// Sources of a text that is not a file; paths in it are relative to the current folder.
     pub fn from_text(name: &str, text: &str) -> Self {
         let mut sources = Sources::default();
         sources.add(Path::new(name), text.to_owned());
@@ -82,7 +82,7 @@ impl Sources {
         }
     }
 
-    /// The path that a text is, with variables; none where it is no text.
+    /// The path that a text is, with variables; none where it is not text.
     fn expanded(&mut self, node: &Node) -> Option<PathBuf> {
         let text = node.text()?;
         self.note_variables(text);

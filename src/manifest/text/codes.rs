@@ -91,7 +91,7 @@ codes! {
     DerivedCycle = "E0305", "Derived values use each other.";
 
     EmptyCase = "E0401", "No point of a case is left.";
-    DerivedParameter = "E0402", "A derived value is no value of the parameter that it gives.";
+    DerivedParameter = "E0402", "A derived value is not a value of the parameter that it gives.";
 
     NeverFires = "W0501", "A rule never applies to any point.";
     NeverReached = "W0502", "A value of an axis appears in no point.";

@@ -65,7 +65,7 @@ fn references(text: &str) -> impl Iterator<Item = Result<Reference<'_>, Unset>> 
         };
         let plain = |c: char| c == '_' || c.is_ascii_alphanumeric();
         if name.is_empty() || !name.chars().all(plain) {
-            let message = format!("`{name}` is no name of a variable");
+            let message = format!("`{name}` is not a name of a variable");
             return Some(Err(Unset { span, message }));
         }
         Some(Ok(Reference {

@@ -54,7 +54,7 @@ impl Shaped {
     /// The tensor of a problem.
     ///
     /// # Errors
-    /// An extent that is no size, in a sentence.
+    /// An extent that is not a size, in a sentence.
     pub(super) fn spec(&self, dtype: Dtype, slots: &[Operand<'_>]) -> Result<TensorSpec, String> {
         let extent = |expression: &Expression| {
             let extent = size(expression, slots);

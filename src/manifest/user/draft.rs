@@ -23,7 +23,7 @@ pub fn manifest(
     language: DeclaredLanguage,
 ) -> String {
     let kernel = &signature.name;
-    // A workload of this build is no name for another problem.
+    // A workload of this build is not a name for another problem.
     let workload = match registry::workload(kernel) {
         Some(_) => format!("my_{kernel}"),
         None => kernel.clone(),

@@ -1,6 +1,6 @@
 //! Signatures of functions in C and CUDA sources, as far as a starter manifest needs them.
 //!
-//! This is no parser of C++: it finds functions by their form, and says which types it does not
+//! This is not a parser of C++: it finds functions by their form, and says which types it does not
 //! know.
 
 use sweeper_program::Dtype;
@@ -195,7 +195,7 @@ fn parameter(at: usize, text: &str) -> Parameter {
     };
     let mut type_name = type_words.join(" ");
     let mut dtype = dtype(&type_name);
-    // An address of addresses is no tensor.
+    // An address of addresses is not a tensor.
     let depth = spaced.matches('*').count() + usize::from(is_array);
     if depth > 1 {
         type_name.push_str(" *");

@@ -17,7 +17,7 @@ pub struct Change {
     pub to: Option<String>,
 }
 
-/// The keys in which two resolved manifests differ, without keys that are no part of the identity;
+/// The keys in which two resolved manifests differ, without keys that are not part of the identity;
 /// files of backends first.
 pub fn changes(from: &str, to: &str) -> Vec<Change> {
     let [from, to] = [from, to].map(keys);

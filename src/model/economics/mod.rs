@@ -208,7 +208,7 @@ pub struct BreakEven {
     /// The estimate.
     pub estimate: Crossing,
     /// The least and the most that the intervals of medians and warm-ups allow; none where there
-    /// are no intervals.
+    /// are not intervals.
     pub ends: Option<(Crossing, Crossing)>,
     /// The medians' intervals do not say whether an iteration is faster: it may be that it never
     /// pays.

@@ -85,7 +85,7 @@ pub enum Flag {
     /// A configuration of a raced backend that was clearly slower than the best of its problem: it
     /// has the samples that it had by then.
     Outraced,
-    /// A function in Python loaded files of the user that are no part of the run's identity.
+    /// A function in Python loaded files of the user that are not part of the run's identity.
     UnlistedSource,
     /// A function in Python whose outputs differ from call to call, all within the tolerance.
     Varying,
@@ -285,7 +285,7 @@ pub struct Measurement {
     /// Of this, the time of its first call, in which it compiles.
     #[serde(default)]
     pub first_call_ns: Option<u64>,
-    /// Files of the user that a function in Python loaded, and that are no part of the run's
+    /// Files of the user that a function in Python loaded, and that are not part of the run's
     /// identity.
     #[serde(default)]
     pub unlisted_sources: Vec<String>,
@@ -352,7 +352,7 @@ pub enum Cause {
     /// from outside, a missing compiler. The next run tries the point again.
     Surroundings,
     /// The device can't have the backend at all, or can't launch one configuration of a tuned one.
-    /// That is no failure of the run.
+    /// That is not a failure of the run.
     Device,
     /// The time that the run was given was over. The next run measures the point.
     Time,

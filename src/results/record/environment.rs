@@ -93,7 +93,7 @@ pub struct Difference {
     pub other: String,
 }
 
-/// A kind of device, in a line. Which of several equal ones it is, a GPU's UUID, is no part of it:
+/// A kind of device, in a line. Which of several equal ones it is, a GPU's UUID, is not part of it:
 /// processes on several machines, or on several GPUs of one, share a run. Rows name it.
 fn device_text(device: &DeviceIdentity) -> String {
     let details: Vec<String> = device

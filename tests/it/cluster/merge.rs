@@ -91,7 +91,7 @@ fn what_is_no_file_of_a_shard_stays() {
     assert!(text(&output).contains(why), "{}", text(&output));
 }
 
-/// A limit is no part of a run's identity, and changes what its shards share.
+/// A limit is not part of a run's identity, and changes what its shards share.
 #[test]
 fn shards_of_another_plan_are_refused() {
     let place = Place::new(&manifest(""));
@@ -277,7 +277,7 @@ fn a_process_at_work_is_seen_and_keeps_others_out() {
         assert_eq!(code(&refused), 6, "{}", text(&refused));
         assert!(text(&refused).contains("job 77_1"), "{}", text(&refused));
     }
-    // Other shards don't mind; the dead are no hindrance.
+    // Other shards don't mind; the dead do not get in the way.
     let other = shard(&place, "2/2");
     assert!([0, 4].contains(&code(&other)), "{}", text(&other));
     process.kill().unwrap();

@@ -8,7 +8,7 @@ use super::harness::Case;
 use super::interpret;
 
 /// A sum over rows or over all may be off by this part of the sum of its terms' magnitudes, beyond
-/// what other values may: where terms of both signs cancel, the sum itself is no measure.
+/// what other values may: where terms of both signs cancel, the sum itself is not a measure.
 const CANCELLATION_TOLERANCE: f64 = 1e-6;
 
 impl Case {

@@ -29,7 +29,7 @@ fn violations(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<St
         found.push(format!("{path}: {value} is not one of {words:?}"));
     }
     if !has_type(schema, value) {
-        found.push(format!("{path}: {value} is no {}", schema["type"]));
+        found.push(format!("{path}: {value} is not a {}", schema["type"]));
     }
     if schema.get("minimum").and_then(Value::as_f64) > value.as_f64().or(Some(f64::MAX)) {
         found.push(format!("{path}: {value} is too small"));

@@ -197,7 +197,7 @@ import ctypes
 import numpy
 
 LIBC = ctypes.CDLL(None)
-# From here on, blocks of this size are no mappings of their own.
+# From here on, blocks of this size are not mappings of their own.
 numpy.ones(1 << 21)
 seen = set()
 

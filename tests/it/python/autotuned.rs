@@ -113,7 +113,7 @@ import os
 import numpy as np
 from triton.runtime.autotuner import Autotuner, Config
 
-# How fast the machine is today, which is no part of an identity as a variable that is named in the text would be.
+# How fast the machine is today, which is not part of an identity as a variable that is named in the text would be.
 FASTEST = "_".join(["STAND", "IN", "FASTEST"])
 CONFIGS = [Config({"SPLIT": True, "BLOCK": 256}), Config({"SPLIT": False, "BLOCK": 1024}, 8, num_ctas=2)]
 

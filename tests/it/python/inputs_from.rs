@@ -250,7 +250,7 @@ fn a_function_that_makes_no_inputs_of_the_problem_is_named_with_its_key() {
         (
             "unknown",
             "error",
-            "it returns `more`, which is no input: starts values",
+            "it returns `more`, which is not an input: starts values",
         ),
         ("listed", "error", "`values` is a list, and no array"),
         (

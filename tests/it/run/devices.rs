@@ -59,7 +59,11 @@ fn anchor_points_are_measured_again() {
         assert_eq!(anchor["point"].as_str(), Some(first.as_str()));
         assert_eq!(anchor["ratio"], 1.0);
     }
-    assert_eq!(column(&records, "status"), ["ok"; 8], "anchors are no rows");
+    assert_eq!(
+        column(&records, "status"),
+        ["ok"; 8],
+        "anchors are not rows"
+    );
 }
 
 #[test]

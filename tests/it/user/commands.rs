@@ -257,7 +257,7 @@ fn an_edited_script_is_measured_again_and_a_rerun_refuses_it() {
     let manifest = fs::read_to_string(folder.join("manifest.toml")).unwrap();
     fs::write(place.path("lib.sh"), "exit 0\n").unwrap();
     run(&place);
-    assert_eq!(runs(&place), 1, "`lib.sh` is no source of it");
+    assert_eq!(runs(&place), 1, "`lib.sh` is not a source of it");
 
     fs::write(place.path("work.sh"), ". ./lib.sh\nexit 0\n").unwrap();
     let again = run(&place);

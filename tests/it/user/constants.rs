@@ -35,7 +35,7 @@ fn constants_have_the_elements_of_their_inputs() {
             .map(|buffer| (buffer.len, buffer.is_given()))
             .collect();
         assert_eq!(symbols, [(width as usize, false), (2, false)]);
-        // Copying them is no part of what is timed.
+        // Copying them is not part of what is timed.
         assert_eq!((program.prologue.len(), program.steps.len()), (2, 1));
         let specs = problem.outputs(Phase::Forward);
         let specs_in_f64 = specs.iter().map(|spec| TensorSpec {
@@ -107,7 +107,7 @@ fn mistakes_of_constants_are_named() {
         (
             "d_filter =",
             "\"d filter\" =",
-            "`d filter` is no variable of CUDA",
+            "`d filter` is not a variable of CUDA",
         ),
         (
             "cuda      = \"filter.cu\"",

@@ -14,7 +14,7 @@ fn each_mistake_is_found() {
     let place = Place::new(MANIFEST);
     fs::write(place.path("operations.c"), OPERATIONS).unwrap();
     fs::write(place.path("semicrf.c"), SEMICRF).unwrap();
-    // Wrong rows are no success.
+    // Wrong rows are not a success.
     place.sweeper(&["run", "m.toml"]);
     let rows = rows(&place);
     let right = rows.iter().filter(|row| is_right(&row["backend"]));

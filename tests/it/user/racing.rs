@@ -263,7 +263,7 @@ fn configurations_that_were_measured_before_are_rivals() {
     // one that has.
     assert_eq!(of(4000.0, true), (12, 12, false));
     assert_eq!(of(4000.0, false), (12, 0, false));
-    // Another backend, phase or mode is no rival.
+    // Another backend, phase or mode is not a rival.
     let mut block = block(Order::Interleaved, 12);
     block.points.truncate(1);
     for change in [
@@ -502,7 +502,7 @@ fn ran_edited(folder: &Place, edit: (&str, &str)) -> Rows {
 }
 
 /// Whether configurations race is part of the run's identity and of no point's; results of one
-/// kind are no results of the other.
+/// kind are not results of the other.
 #[test]
 fn a_race_is_part_of_a_run_as_sampling_is() {
     let folder = copied();

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::path::Path;
 
-/// Fewer operations are no part: there is nothing to fuse.
+/// Fewer operations are not a part: there is nothing to fuse.
 const LEAST_PERIOD: usize = 2;
 
 /// Operations of a path that repeat one after another.

@@ -95,7 +95,7 @@ fn whatever_machine_code_depends_on_changes_the_key() {
     ]);
     let names: BTreeSet<String> = keys.iter().map(key_text).collect();
     assert_eq!(names.len(), keys.len());
-    // The name of the called function is no part of the key, nor are options that nobody gave.
+    // The name of the called function is not part of the key, nor are options that nobody gave.
     let other = KernelSource {
         entry: "g".into(),
         ..one.clone()

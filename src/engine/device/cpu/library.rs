@@ -69,7 +69,8 @@ impl Libraries {
     /// The function `name` of an artifact, which is loaded at most once.
     ///
     /// # Errors
-    /// [`DeviceError::Launch`] if the bytes are no library for this machine or lack the function.
+    /// [`DeviceError::Launch`] if the bytes are not a library for this machine, or lack the
+    /// function.
     pub fn entry(&mut self, artifact: &Artifact, name: &str) -> Result<Entry, DeviceError> {
         if !self.loaded.contains_key(&artifact.key) {
             let loaded = load(artifact).map_err(|reason| {

@@ -143,7 +143,7 @@ impl Reader {
     }
 }
 
-/// Memory that is no part of the pool, whose marks are the program's.
+/// Memory that is not part of the pool, whose marks are the program's.
 pub struct Stretch {
     address: sys::CUdeviceptr,
     bytes: usize,

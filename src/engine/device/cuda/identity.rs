@@ -123,7 +123,7 @@ fn arch(major: i32, minor: i32) -> String {
 /// A device that need not be here, by its architecture: `sm_90`, `sm_90a`, `90` and `9.0` are one.
 ///
 /// # Errors
-/// If that is no architecture.
+/// If that is not an architecture.
 pub fn of_arch(text: &str) -> Result<DeviceIdentity, String> {
     let digits: String = text
         .trim_start_matches("sm_")
@@ -131,7 +131,7 @@ pub fn of_arch(text: &str) -> Result<DeviceIdentity, String> {
         .split('.')
         .collect();
     let number: i32 = digits.parse().ok().filter(|number| *number >= 10).ok_or_else(|| {
-        format!("`{text}` is no architecture of a GPU; `sweeper devices` names them where they are, such as sm_80 or sm_90")
+        format!("`{text}` is not an architecture of a GPU; `sweeper devices` names them where they are, such as sm_80 or sm_90")
     })?;
     let arch = arch(number / 10, number % 10);
     Ok(DeviceIdentity {

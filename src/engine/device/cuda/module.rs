@@ -190,7 +190,7 @@ impl Modules {
     /// The function `name` of an artifact, which is loaded at most once.
     ///
     /// # Errors
-    /// If the bytes are no cubin for this device, lack the function, or it takes other arguments
+    /// If the bytes are not a cubin for this device, lack the function, or it takes other arguments
     /// than cells.
     pub fn function(&mut self, artifact: &Artifact, name: &str) -> Result<Function, Fault> {
         let module = self.module(artifact)?;
@@ -207,7 +207,7 @@ impl Modules {
         let module = self.module(artifact)?;
         let shown = name.trim_start_matches('&');
         let symbol = CString::new(artifact.symbol(name).trim_start_matches('&'))
-            .map_err(|_| Fault::refused(format!("`{shown}` is no name of a variable")))?;
+            .map_err(|_| Fault::refused(format!("`{shown}` is not a name of a variable")))?;
         let (mut address, mut size) = (0, 0);
         // SAFETY: the module stays loaded; the text ends with a zero; both pointers are to numbers
         // of the right type.
@@ -249,7 +249,7 @@ fn load(artifact: &Artifact) -> Result<sys::CUmodule, Fault> {
     let bytes = &artifact.bytes;
     if !bytes.starts_with(ELF_MAGIC) {
         return Err(Fault::refused(format!(
-            "kernel {:.12} is no cubin",
+            "kernel {:.12} is not a cubin",
             artifact.key
         )));
     }
@@ -262,7 +262,7 @@ fn load(artifact: &Artifact) -> Result<sys::CUmodule, Fault> {
 #[expect(unsafe_code, reason = "a call of the driver")]
 fn find(module: sys::CUmodule, name: &str) -> Result<sys::CUfunction, Fault> {
     let symbol = CString::new(name)
-        .map_err(|_| Fault::refused(format!("`{name}` is no name of a kernel")))?;
+        .map_err(|_| Fault::refused(format!("`{name}` is not a name of a kernel")))?;
     // SAFETY: the module stays loaded.
     unsafe { result::module::get_function(module, symbol) }
         .during(&format!("looking for the kernel `{name}`"))

@@ -360,7 +360,7 @@ impl<'d> Problem<'d> {
                 unknown = Some(name.to_owned());
             }
         });
-        unknown.map_or(Ok(()), |name| Err(format!("`{name}` is no axis")))
+        unknown.map_or(Ok(()), |name| Err(format!("`{name}` is not an axis")))
     }
 }
 

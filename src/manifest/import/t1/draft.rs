@@ -51,7 +51,7 @@ impl Draft {
         let name = name_of(&argument.name);
         let size = match &argument.size {
             Some(Json::String(text)) => whole(text, &self.names)?,
-            Some(size) => size.as_i64().ok_or("a size that is no whole number")?,
+            Some(size) => size.as_i64().ok_or("a size that is not a whole number")?,
             None => return Err("it has no size".to_owned()),
         };
         let head = format!("{{ dtype = \"{dtype}\", shape = [{size}]");
@@ -105,7 +105,7 @@ fn fill(argument: &Argument, dtype: Dtype) -> Result<(String, &'static str), Str
             let expression = argument.data_source.as_deref().unwrap_or("i");
             Tree::parse(expression).map_err(|error| {
                 format!(
-                    "the generator `{expression}` is no expression: {}",
+                    "the generator `{expression}` is not an expression: {}",
                     error.message
                 )
             })?;

@@ -65,7 +65,7 @@ pub(super) struct Specification {
     pub(super) reference_kernels: Vec<Json>,
 }
 
-/// What an argument is to be, which is no expression of inputs.
+/// What an argument is to be, which is not an expression of inputs.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Reference {
@@ -97,7 +97,7 @@ pub(super) fn tuned(space: &Space) -> Result<Vec<(String, Vec<Object>)>, String>
             other => object(other),
         };
         let Object::List(mut values) = values else {
-            return Err("its values are no list".to_owned());
+            return Err("its values are not a list".to_owned());
         };
         if let Some(default) = tuned.default.as_ref().map(object)
             && let Some(at) = values.iter().position(|value| *value == default)
@@ -154,7 +154,7 @@ pub(super) fn problem_size(size: &Json) -> Result<Vec<i64>, String> {
         Json::String(text) => whole(text, &Names::new()),
         other => other
             .as_i64()
-            .ok_or_else(|| format!("the problem size {other} is no number")),
+            .ok_or_else(|| format!("the problem size {other} is not a number")),
     };
     items.iter().map(whole).collect()
 }

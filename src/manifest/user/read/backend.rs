@@ -261,8 +261,12 @@ fn tune(cx: &mut Context<'_>, node: &Node, names: &Names) -> Vec<(String, Vec<Va
             cx.report(Code::Duplicate, entry.key_at, message)
                 .help("a tuned value changes the implementation and not the problem");
         } else if entry.key == "race" && matches!(entry.value.raw, Raw::Bool(_)) {
-            cx.report(Code::Declaration, entry.key_at, "`race` is no tuned value")
-                .help("write `race = true` beside `tune`, not in it");
+            cx.report(
+                Code::Declaration,
+                entry.key_at,
+                "`race` is not a tuned value",
+            )
+            .help("write `race = true` beside `tune`, not in it");
         } else if let Some(values) = tuned(cx, entry) {
             found.push((entry.key.clone(), values));
         } else {

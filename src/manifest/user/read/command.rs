@@ -282,7 +282,7 @@ fn output(
 fn pattern(cx: &mut Context<'_>, node: &Node) -> Option<String> {
     let text = cx.text(node, "regex")?;
     if let Err(error) = Regex::new(&text) {
-        cx.report(Code::Declaration, node.at, "`regex` is no expression")
+        cx.report(Code::Declaration, node.at, "`regex` is not an expression")
             .label(error.to_string());
         return None;
     }
@@ -292,7 +292,7 @@ fn pattern(cx: &mut Context<'_>, node: &Node) -> Option<String> {
 fn pointer(cx: &mut Context<'_>, node: &Node) -> Option<String> {
     let text = cx.text(node, "json")?;
     if !text.is_empty() && !text.starts_with('/') {
-        cx.report(Code::Declaration, node.at, "`json` is no pointer")
+        cx.report(Code::Declaration, node.at, "`json` is not a pointer")
             .label("a pointer is empty or begins with `/`: /runs/0/time");
         return None;
     }
@@ -388,7 +388,7 @@ fn digest(cx: &mut Context<'_>, node: &Node, names: &Names) -> Option<String> {
     }
     let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_digest {
-        cx.report(Code::Declaration, node.at, "`sha256` is no digest")
+        cx.report(Code::Declaration, node.at, "`sha256` is not a digest")
             .label("64 hex digits, or `files.NAME`");
         return None;
     }

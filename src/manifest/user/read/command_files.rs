@@ -41,7 +41,7 @@ impl CommandFiles {
 }
 
 /// The files of the command that a table has; mistakes are reported. Where the table is of a run's
-/// manifest, files that it has no digest of were no part of that run's identity, and are left out.
+/// manifest, files that it has no digest of were not part of that run's identity, and are left out.
 pub(super) fn command_files(cx: &mut Context<'_>, table: &Table) -> Option<CommandFiles> {
     let command = table.value("command")?;
     let Raw::Array(items) = &command.raw else {

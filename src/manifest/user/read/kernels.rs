@@ -121,7 +121,7 @@ fn constants_of(
     for entry in &section.table.entries {
         let is_name = |c: char| c == '_' || c == ':' || c.is_ascii_alphanumeric();
         if !entry.key.chars().all(is_name) || entry.key.is_empty() {
-            let message = format!("`{}` is no variable of CUDA", entry.key);
+            let message = format!("`{}` is not a variable of CUDA", entry.key);
             cx.report(Code::Name, entry.key_at, message);
         } else if let Some(input) = cx.text(&entry.value, &entry.key) {
             if names.inputs.contains(&input) {
@@ -298,7 +298,11 @@ impl Reader<'_> {
         let text = template(cx, node, "entry", self.scope)?;
         let is_name = |c: char| c == '_' || c.is_ascii_alphanumeric();
         if self.language == DeclaredLanguage::C && !text.chars().all(is_name) || text.is_empty() {
-            cx.report(Code::Name, node.at, format!("`{text}` is no function of C"));
+            cx.report(
+                Code::Name,
+                node.at,
+                format!("`{text}` is not a function of C"),
+            );
             return None;
         }
         Some(text)

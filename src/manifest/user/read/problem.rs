@@ -141,7 +141,7 @@ fn file(cx: &mut Context<'_>, entry: &Entry) -> Option<FileDeclaration> {
 }
 
 /// The entries of a table that are what they should be; names are checked. That another is missing
-/// is no second mistake.
+/// is not a second mistake.
 fn entries<T>(
     cx: &mut Context<'_>,
     node: &Node,

@@ -266,7 +266,7 @@ pub(super) fn entry_named(cx: &mut Context<'_>, node: &Node, text: String) -> Op
     if text.split('.').all(is_name) {
         return Some(text);
     }
-    let message = format!("`{text}` is no name of a function");
+    let message = format!("`{text}` is not a name of a function");
     cx.report(Code::Name, node.at, message);
     None
 }

@@ -109,7 +109,7 @@ pub(super) const CHECK: &[Column] = &[
     ),
     text(
         "unlisted_sources",
-        "files that a function in Python loaded and that are no part of the run's identity, with `; ` between",
+        "files that a function in Python loaded and that are not part of the run's identity, with `; ` between",
         "run",
     )
     .group(Group::Program)

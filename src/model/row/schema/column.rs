@@ -126,7 +126,7 @@ impl Column {
     /// already.
     ///
     /// # Errors
-    /// If the field is no value of the column.
+    /// If the field is not a value of the column.
     pub fn read(&self, entry: &mut Entry, field: &mut Field<'_>) -> Result<(), TableError> {
         match self.access {
             Access::Written(_) => Ok(()),

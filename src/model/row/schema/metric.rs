@@ -103,7 +103,7 @@ pub fn of_columns(columns: &[String]) -> Vec<&str> {
 /// Reads the metrics of a row.
 ///
 /// # Errors
-/// If a field is no value of its column.
+/// If a field is not a value of its column.
 pub fn read(
     entry: &mut Entry,
     line: &Line<'_>,

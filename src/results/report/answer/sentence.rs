@@ -7,8 +7,8 @@ use sweeper_model::row::entry::Entry;
 use sweeper_model::row::outcome::Checked;
 use sweeper_model::status::Status;
 
-/// Which backend is the fastest and by how much, as far as intervals decide it. None where there
-/// are no two to compare.
+/// Which backend is the fastest and by how much, as far as intervals decide it. None where
+/// there is nothing to compare.
 pub(super) fn verdict(block: &Block) -> Option<String> {
     let baseline = block.backends.first()?;
     let mut others = block.backends.iter().skip(1).filter_map(|name| {

@@ -61,7 +61,7 @@ pub(super) fn hot_paths(request: &Request<'_>) -> Option<Table> {
         "auto, eager, compiled: median time of the whole loop. over_best: auto over the faster of \
          both; rest_over_best: the same less background_ns, the time of planning and compiling \
          beside the first loop. Where a processor of its own did that, the loop did not wait for \
-         it, and this is no time that a loop took: it may be far below 1. \
+         it, and this is not a time that a loop took: it may be far below 1. \
          outcome and the columns behind it: of the first loop. eager and compiled are loaded \
          before their loops begin"
             .to_owned(),

@@ -50,7 +50,7 @@ pub fn read(source: &MetricSource, written: &Written<'_>) -> Result<f64, String>
         MetricSource::Json { pointer, from } => {
             let text = written.text(from)?;
             let document: Value = serde_json::from_str(&text)
-                .map_err(|error| format!("{} is no JSON: {error}", name(from)))?;
+                .map_err(|error| format!("{} is not JSON: {error}", name(from)))?;
             let found = at(&document, pointer)
                 .ok_or_else(|| format!("{} has nothing at `{pointer}`", name(from)))?;
             match found {
@@ -105,7 +105,7 @@ fn number(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(found) if found.abs() <= MOST => Ok(found),
         Ok(found) if found.is_finite() => Err(format!("`{text}` is over {MOST:e}")),
-        _ => Err(format!("`{text}` is no number")),
+        _ => Err(format!("`{text}` is not a number")),
     }
 }
 

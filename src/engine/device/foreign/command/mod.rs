@@ -190,7 +190,7 @@ impl Loaded {
         })
     }
 
-    /// Why a run is no success, if it is none.
+    /// Why a run is not a success, if it is none.
     fn refusal(&self, command: &[String], ended: &Ended, exit: &[i32]) -> Option<DeviceError> {
         let name = command.first().map_or("", String::as_str);
         match (ended.status, ended.signal) {

@@ -15,7 +15,7 @@ struct Place {
 
 /// What an output holds before a call.
 pub(super) enum Initial {
-    /// Bits that are all set, which are no number.
+    /// Bits that are all set, which are not a number.
     Poison,
     Input(String),
     Elements(Data),

@@ -1,7 +1,7 @@
 """Arrays of the libraries that functions take: made from the given tensors, and read again.
 
 A library's arrays are on the device that is measured. Elements whose bits are all set are poison:
-they are no number that a function would leave.
+they are not numbers that a function would leave.
 """
 
 import contextlib

@@ -36,7 +36,7 @@ class Gradients:
                     self.leaves[argument["tensor"]] = place[key] = leaf
         missing = [name for name in self.by if name not in self.leaves]
         if missing:
-            raise faults.Refused("error", f"`{missing[0]}` is no argument: it has no gradient")
+            raise faults.Refused("error", f"`{missing[0]}` is not an argument: it has no gradient")
         self.incoming = [program.given[name] for name in gradient.get("incoming", [])]
 
         self.around = contextlib.nullcontext()

@@ -37,7 +37,7 @@ ALIKE = 1e-3
 
 
 def is_one_number(array):
-    """Whether all elements are equal: memory that had zeros before a call is no sign of work."""
+    """Whether all elements are equal: memory that had zeros before a call is not a sign of work."""
     words = array.reshape(-1)
     return bool((words == words[:1]).all())
 

@@ -14,7 +14,7 @@ def trim():
 
 def growth_bytes(call):
     """How many bytes this process holds more during a call than before it; zero where the system does not tell. What
-    the allocator kept is given back first: memory that is used again is no growth."""
+    the allocator kept is given back first: memory that is used again is not growth."""
     trim()
     try:
         with open("/proc/self/clear_refs", "w") as file:

@@ -38,7 +38,7 @@ class Frames:
         ends instead."""
         if os.getpid() != self._owner:
             os._exit(0)
-        # A half of a pair of surrogates is no text: whoever reads it would refuse the answer.
+        # A half of a pair of surrogates is not text: whoever reads it would refuse the answer.
         body = json.dumps(answer, ensure_ascii=False).encode(errors="replace")
         self._answers.write(LENGTH.pack(len(body)) + body)
         self._answers.flush()

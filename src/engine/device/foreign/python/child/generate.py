@@ -50,7 +50,7 @@ def by_name(held, names):
             raise refused(f"it returns no `{missing[0]}`")
         unknown = [name for name in held if name not in names]
         if unknown:
-            raise refused(f"it returns `{unknown[0]}`, which is no input: {' '.join(names)}")
+            raise refused(f"it returns `{unknown[0]}`, which is not an input: {' '.join(names)}")
         return held
     if not isinstance(held, (tuple, list)):
         held = [held]

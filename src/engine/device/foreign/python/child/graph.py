@@ -3,7 +3,7 @@
 from . import faults
 
 # Calls before the recording: libraries and compilers work in a function's first calls, on memory
-# that is no part of the graph.
+# that is not part of the graph.
 WARM_UP_CALLS = 2
 
 

@@ -47,7 +47,7 @@ def made(framework, kind, arguments):
         error.__traceback__ = None
         held = begun(framework.torch, kind, arguments, "cpu")
     if not isinstance(held, framework.torch.nn.Module):
-        raise faults.Refused("error", f"`{kind.__name__}` is no torch.nn.Module")
+        raise faults.Refused("error", f"`{kind.__name__}` is not a torch.nn.Module")
     return held
 
 

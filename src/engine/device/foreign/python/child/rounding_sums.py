@@ -30,7 +30,7 @@ def summed(mode, s, q, terms, scale=1.0, weight=None, is_product=False):
         held = held if weight is None else held * weight
         variance = piece * piece / 3.0 + held / 6.0
         if count:
-            # A term alone is no sum.
+            # A term alone is not a sum.
             variance *= (count[0] - 1.0).clamp_min_(0.0)
         elif terms > 1:
             variance.mul_(terms).add_(held)

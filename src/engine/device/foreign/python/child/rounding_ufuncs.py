@@ -34,7 +34,7 @@ PRODUCTS = {"matmul", "matvec", "vecdot", "vecmat"}
 # By the name of the method of a ufunc.
 METHODS = Rules()
 
-# Functions that are no ufuncs, nor composed of them.
+# Functions that are not ufuncs, nor composed of them.
 FUNCTIONS = Rules()
 
 

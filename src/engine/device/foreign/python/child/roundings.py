@@ -61,7 +61,7 @@ def variance_of_sum(s, q, terms, accumulated, u):
     if isinstance(terms, (int, float)):
         variance = terms * (s * s / 3.0 + q / 6.0) + q if terms > 1 else 0.0 * q
     else:
-        # A term alone is no sum.
+        # A term alone is not a sum.
         variance = (terms - 1.0).clip(0.0) * (s * s / 3.0 + q / 6.0)
     variance = variance * (RMS * accumulated) ** 2
     return variance if u == accumulated else variance + (s * s) * (RMS * u) ** 2

@@ -81,7 +81,7 @@ def forget(names):
 
 def loaded(source, constants):
     is_module = "module" in source
-    # A main file is no module, unless it is imported as one.
+    # A main file is not a module, unless it is imported as one.
     modules = source.get("files", [])[0 if is_module else 1 :]
     if modules:
         sys.meta_path.insert(0, Texts({held["module"]: held for held in modules}))
@@ -128,7 +128,7 @@ def entry(module, name, what):
             shown = " ".join(sorted(near)[:8])
             raise faults.Refused("unavailable", f"{what} has no `{name}`; it has: {shown}") from None
     if not callable(held):
-        raise faults.Refused("unavailable", f"`{name}` of {what} is no function")
+        raise faults.Refused("unavailable", f"`{name}` of {what} is not a function")
     return held
 
 

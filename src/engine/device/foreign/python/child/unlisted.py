@@ -1,4 +1,4 @@
-"""Files of the user that a function loaded though they are no part of the run's identity: the scan
+"""Files of the user that a function loaded though they are not part of the run's identity: the scan
 of imports did not see them, as those of `importlib` or of a package that is edited where it lies."""
 
 import os
@@ -53,7 +53,7 @@ def words_of(text):
 
 
 def read(file):
-    """The text of a file; none of one that is no text."""
+    """The text of a file; none of one that is not text."""
     try:
         with open(file, encoding="utf-8") as held:
             return held.read()
