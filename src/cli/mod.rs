@@ -109,7 +109,7 @@ enum Verb {
     Workloads(workloads::WorkloadsArgs),
     /// Write a manifest to start from, by a few questions
     Init(starter::InitArgs),
-    /// Write a manifest for a kernel of one's own, from the signature in its source
+    /// Write a manifest for kernels or functions of one's own, from their signatures
     New(new::NewArgs),
     /// Write a manifest from a file of another tool
     #[command(subcommand)]

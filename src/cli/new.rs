@@ -1,4 +1,4 @@
-//! `sweeper new`: a manifest to start from, written from a kernel's signature.
+//! `sweeper new`: a manifest to start from, written from the signature of a kernel or a function.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,14 @@ use super::screen::Screen;
 use sweeper_manifest::objection;
 use sweeper_manifest::user::declaration::DeclaredLanguage;
 use sweeper_manifest::user::draft;
+use sweeper_manifest::user::python::draft as python;
 use sweeper_manifest::user::signature::{Signature, signatures};
 use sweeper_model::files;
 
 /// Arguments of `new`.
 #[derive(Args)]
 pub struct NewArgs {
-    /// The source of a kernel: FILE.cu or FILE.c
+    /// The source of a kernel, FILE.cu or FILE.c, or of functions in Python, FILE.py
     source: PathBuf,
     /// One of several functions; without it all that take the arguments of the first are compared
     #[arg(long)]
@@ -66,11 +67,16 @@ pub fn new(args: &NewArgs, screen: &Screen) -> Exit {
 /// The text of the manifest, where it goes, and what is left out.
 fn manifest(args: &NewArgs) -> Result<(String, PathBuf, Option<String>), (Exit, String)> {
     let shown = args.source.display();
+    if args.source.extension().is_some_and(|it| it == "py") {
+        return manifest_of_functions(args);
+    }
     let language = match args.source.extension().and_then(|it| it.to_str()) {
         Some("cu" | "cuh") => DeclaredLanguage::Cuda,
         Some("c") => DeclaredLanguage::C,
         _ => {
-            let message = format!("{shown}: a source in CUDA ends with .cu, in C with .c");
+            let message = format!(
+                "{shown}: a source in CUDA ends with .cu, in C with .c, in Python with .py"
+            );
             return Err((Exit::Usage, message));
         }
     };
@@ -85,16 +91,60 @@ fn manifest(args: &NewArgs) -> Result<(String, PathBuf, Option<String>), (Exit, 
         .filter(|it| args.entry.is_none() && it.name != signature.name);
     let (others, unlike): (Vec<_>, Vec<_>) =
         others.partition(|it| it.template.is_empty() && it.takes_what(&signature));
-    let left_out = (!unlike.is_empty()).then(|| {
-        let names: Vec<&str> = unlike.iter().map(|it| &*it.name).collect();
-        format!(
-            "left out, since they take other arguments than `{}`: {} (--entry NAME takes one)",
-            signature.name,
-            names.join(" ")
-        )
-    });
+    let left_out = left_out(&signature.name, unlike.iter().map(|it| &*it.name));
     let others: Vec<String> = others.iter().map(|it| it.name.clone()).collect();
     let signature = nameable(signature);
+    let (path, source) = places(args);
+    let text = draft::manifest((&source, &text), (&signature, &others), language);
+    Ok((text, path, left_out))
+}
+
+/// As [`manifest`], for functions in Python.
+fn manifest_of_functions(
+    args: &NewArgs,
+) -> Result<(String, PathBuf, Option<String>), (Exit, String)> {
+    let shown = args.source.display();
+    let text = files::read_to_string(&args.source)
+        .map_err(|error| (Exit::Files, format!("{shown}: {error}")))?;
+    let found = python::functions(&text);
+    let names: Vec<&str> = found.iter().map(|it| &*it.name).collect();
+    let chosen = match &args.entry {
+        Some(entry) => found.iter().find(|it| it.name == *entry),
+        None => found.first(),
+    };
+    let Some(chosen) = chosen else {
+        let message = match &args.entry {
+            Some(entry) if !names.is_empty() => {
+                format!("no function `{entry}`, only {}", names.join(", "))
+            }
+            _ => "it has no function at its top level that takes an array".to_owned(),
+        };
+        return Err((Exit::Usage, format!("{shown}: {message}")));
+    };
+    let others = found
+        .iter()
+        .filter(|it| args.entry.is_none() && it.name != chosen.name);
+    let (others, unlike): (Vec<_>, Vec<_>) = others.partition(|it| it.takes_what(chosen));
+    let left_out = left_out(&chosen.name, unlike.iter().map(|it| &*it.name));
+    let others: Vec<String> = others.iter().map(|it| it.name.clone()).collect();
+    let (path, source) = places(args);
+    let text = python::manifest(&source, &text, chosen, &others);
+    Ok((text, path, left_out))
+}
+
+/// What is said of functions that take other arguments than the first.
+fn left_out<'n>(first: &str, unlike: impl Iterator<Item = &'n str>) -> Option<String> {
+    let names: Vec<&str> = unlike.collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "left out, since they take other arguments than `{first}`: {} (--entry NAME takes one)",
+            names.join(" ")
+        )
+    })
+}
+
+/// Where the manifest goes, and how it names the source.
+fn places(args: &NewArgs) -> (PathBuf, String) {
     let path = match &args.output {
         Some(path) => path.clone(),
         None => args.source.with_extension("toml"),
@@ -103,9 +153,8 @@ fn manifest(args: &NewArgs) -> Result<(String, PathBuf, Option<String>), (Exit, 
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let folder = folder.unwrap_or(Path::new("."));
     let source = relative(&args.source, folder);
-    let source = source.to_string_lossy();
-    let text = draft::manifest((&source, &text), (&signature, &others), language);
-    Ok((text, path, left_out))
+    let source = source.to_string_lossy().into_owned();
+    (path, source)
 }
 
 /// The function that was asked for, or the first one.

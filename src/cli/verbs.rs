@@ -14,6 +14,7 @@ const GROUPS: &[(&str, &[(&str, &str)])] = &[
                 "new",
                 "new axpy.c                      backends of all functions that take the same arguments
                  new softmax.cu --entry fast     one kernel among several
+                 new softplus.py                 functions in Python
                  new axpy.c -o sweep.toml        under another name",
             ),
             (

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::place::{Place, code, text};
+use crate::support::has_package;
 
 mod plans;
 
@@ -398,6 +399,31 @@ fn a_draft_of_any_signature_is_a_manifest() {
     ] {
         assert!(draft.lines().any(|held| held == line), "{line}: {draft}");
     }
+}
+
+#[test]
+fn functions_in_python_have_a_draft_that_runs() {
+    if !has_package("numpy", "numpy") {
+        return;
+    }
+    let place = Place::new("");
+    let source = "import numpy as np\ndef plain(x: np.ndarray):\n    return np.exp(-x * x)\n\
+                  def other(x: np.ndarray, bias=1):\n    return np.exp(-(x ** 2))\n\
+                  def unlike(x, k: int):\n    return x[:k]\n";
+    fs::write(place.path("f.py"), source).unwrap();
+    let drafted = place.sweeper(&["new", "f.py"]);
+    assert_eq!(code(&drafted), 0, "{}", text(&drafted));
+    assert!(text(&drafted).contains("left out"), "{}", text(&drafted));
+    let small = "--set=case.plain.grid.n=[100, 200]";
+    let ran = place.sweeper(&["run", "f.toml", "--max-time=40s", small]);
+    assert_eq!(code(&ran), 0, "{}", text(&ran));
+    assert!(text(&ran).contains("4 ok"), "{}", text(&ran));
+    let refused = place.sweeper(&["new", "f.py", "--entry", "none", "-o", "g.toml"]);
+    assert!(
+        text(&refused).contains("only plain, other, unlike"),
+        "{}",
+        text(&refused)
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Functions in Python: the request to an interpreter to call one for a problem.
 
 pub mod declaration;
+pub mod draft;
 
 use serde_json::{Value as Json, json};
 use sweeper_program::workload::TensorSpec;
