@@ -9,8 +9,8 @@ use sweeper_model::files;
 /// Beside the cache's own files.
 const FILE: &str = "bound_bytes";
 
-/// Remembers the bound that a sweep has. Where it can't, nothing is lost: only `sweeper cache` reads
-/// it.
+/// Remembers the bound that a sweep has. Where it can't, nothing is lost: only `sweeper cache`
+/// reads it.
 pub fn remember(folder: &Path, bytes: u64) {
     if remembered(folder) != Some(bytes) {
         let _ = files::write_beside_cache(&folder.join(FILE), format!("{bytes}\n").as_bytes());

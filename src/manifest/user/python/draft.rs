@@ -50,8 +50,8 @@ impl Function {
     }
 }
 
-/// The functions of a source that can be measured: those that take a tensor at least, and whose names
-/// do not begin with `_`.
+/// The functions of a source that can be measured: those that take a tensor at least, and whose
+/// names do not begin with `_`.
 pub fn functions(text: &str) -> Vec<Function> {
     let code = without_texts(text);
     let mut found = Vec::new();
@@ -290,14 +290,16 @@ pub fn manifest(source: &str, text: &str, function: &Function, others: &[String]
         "\n[case.{workload}]\nworkload = \"{workload}\"\ngrid     = {{ {size} = {sizes}{} }}\n",
         axes(function)
     );
-    // Only NumPy has no arrays on a GPU.
-    let is_elsewhere = ["torch", "jax", "cupy", "triton"]
-        .iter()
-        .any(|library| text.contains(&format!("import {library}")));
-    if !is_elsewhere {
-        written += "\n[device]\nuse = \"cpu\"\n";
+    written + device(text)
+}
+
+/// The device of a source: only NumPy has no arrays on a GPU.
+fn device(text: &str) -> &'static str {
+    let mut libraries = ["torch", "jax", "cupy", "triton"].iter();
+    match libraries.any(|library| text.contains(&format!("import {library}"))) {
+        true => "",
+        false => "\n[device]\nuse = \"cpu\"\n",
     }
-    written
 }
 
 fn parameters(function: &Function, size: &str) -> Vec<String> {
