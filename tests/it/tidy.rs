@@ -19,7 +19,7 @@ const MAX_COMMENT_WIDTH: usize = 100;
 /// The program, and how many of its lines may hold code: neither empty nor comments, tests beside
 /// the code included. A commit that raises the bound does nothing else, and says why.
 const PROGRAM: [&str; 3] = ["src", "kernels", "cache/src"];
-const MAX_CODE_LINES: usize = 141_600;
+const MAX_CODE_LINES: usize = 142_000;
 
 /// Private words for things that the field has names for, and these names.
 const OLD_WORDS: [(&str, &str); 14] = [
