@@ -296,7 +296,11 @@ pub fn manifest(source: &str, text: &str, function: &Function, others: &[String]
 /// The device of a source: only NumPy has no arrays on a GPU.
 fn device(text: &str) -> &'static str {
     let mut libraries = ["torch", "jax", "cupy", "triton"].iter();
-    match libraries.any(|library| text.contains(&format!("import {library}"))) {
+    let names = |library: &&str| {
+        let mut forms = ["import", "from"].iter();
+        forms.any(|form| text.contains(&format!("{form} {library}")))
+    };
+    match libraries.any(names) {
         true => "",
         false => "\n[device]\nuse = \"cpu\"\n",
     }
