@@ -179,7 +179,7 @@ mod tests {
         assert!(
             of_text(regex("(MB)"), text)
                 .unwrap_err()
-                .contains("no number")
+                .contains("not a number")
         );
     }
 
@@ -225,7 +225,7 @@ mod tests {
         assert!(
             of_text(json("/a~1b"), text)
                 .unwrap_err()
-                .contains("no number")
+                .contains("not a number")
         );
     }
 }
