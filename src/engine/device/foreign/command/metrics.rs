@@ -56,7 +56,7 @@ pub fn read(source: &MetricSource, written: &Written<'_>) -> Result<f64, String>
             match found {
                 Value::Number(found) => number(&found.to_string()),
                 Value::String(text) => number(text),
-                other => Err(format!("`{pointer}` is {other}, and no number")),
+                other => Err(format!("`{pointer}` is {other}, and not a number")),
             }
         }
     }
