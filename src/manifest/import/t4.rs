@@ -227,7 +227,11 @@ mod tests {
 
     #[test]
     fn what_is_no_t4_is_refused() {
-        assert!(rows("{}", "x").unwrap_err().contains("not a file of results"));
+        assert!(
+            rows("{}", "x")
+                .unwrap_err()
+                .contains("not a file of results")
+        );
         let misspelt = r#"{"metadata": {"timeunit": "miliseconds"}, "results": []}"#;
         assert!(rows(misspelt, "x").unwrap().is_empty());
         let unit = r#"{"metadata": {"timeunit": "fortnights"}, "results": []}"#;
