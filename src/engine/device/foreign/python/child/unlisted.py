@@ -1,5 +1,5 @@
 """Files of the user that a function loaded though they are not part of the run's identity: the scan
-of imports did not see them, as those of `importlib` or of a package that is edited where it lies."""
+of imports did not see them, as those of `importlib` or of a package that is installed as editable."""
 
 import os
 import re
